@@ -1,7 +1,7 @@
-"""Counting words in capitals, with the word boundaries of the word tokenizer of NLTK 3.10.
+"""Count words in capitals, with the word boundaries of NLTK 3.10's word tokenizer.
 
-Only boundaries that can change the count are looked for: punctuation has no case, so that a mark glued to a word changes
-nothing. A clitic in capitals is a word of its own (DON'T is two). Linear in the text.
+Only boundaries that can change the count are computed. Punctuation has no case, so a mark attached to a word
+changes nothing. A clitic in capitals is a separate word (DON'T is two). The time is linear in the text.
 """
 
 import re
@@ -11,10 +11,10 @@ from typing import Final
 from agents.compliance.sentences import break_after_stop
 
 _MARKS: Final = re.compile("[«»“”\u2018\u2019„`\";@#$%&*?!()\\[\\]{}<>\u2012-\u2015]|''|--|\\.\\.+|[:,](?!\\d)")
-"""Marks that stand alone wherever they are."""
+"""Marks that are separate tokens wherever they occur."""
 
 _OPENING: Final = re.compile(r"(?<!\w)'(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)", re.IGNORECASE)
-"""A quote that begins a word, as in key='VALUE'."""
+"""Matches a quote that begins a word, as in key='VALUE'."""
 
 _POSSESSIVE: Final = re.compile(r"(?<=[^'])('[sSmMdD]|')$")
 _CLITIC: Final = re.compile(r"(?<=[^'])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T)$")
@@ -24,12 +24,12 @@ _JOINED: Final = re.compile(
 _WANNA: Final = re.compile(r"\b(wan)(na)$", re.IGNORECASE)
 
 _JOINED_WORDS: Final = frozenset({"cannot", "gimme", "gonna", "gotta", "lemme", "wanna"})
-"""Those that are all letters."""
+"""The contractions that consist of letters only."""
 
 _CLITIC_STOP: Final = re.compile(
     r"""(?:'[sSmMdD]?|'LL|'RE|'VE|'ll|'re|'ve|N'T|n't|(?i:wanna))(\.)(["')\]}]*+)(?:\s+|$)"""
 )
-"""A full stop after something that is cut off only where a sentence ends."""
+"""Matches a full stop after a clitic that is split off only at the end of a sentence."""
 
 _LONGEST_KEPT: Final = 40
 
@@ -48,7 +48,7 @@ def count_capital_words(text: str) -> int:
 
 
 def _apart(text: str) -> str:
-    """Set full stops that end a sentence apart from a clitic before them."""
+    """Insert a space before full stops that end a sentence after a clitic."""
     if "'." not in text and not _CLITIC_STOP.search(text):
         return text
     pieces, start = [], 0
@@ -61,7 +61,7 @@ def _apart(text: str) -> str:
 
 
 def _in_chunk(chunk: str) -> int:
-    """Count in what stands between two spaces."""
+    """Count the capital words in the text between two spaces."""
     return sum(_in_piece(piece) for piece in _MARKS.split(chunk) if piece and not piece.islower())
 
 
@@ -69,7 +69,7 @@ _kept = lru_cache(maxsize=16_384)(_in_chunk)
 
 
 def _in_piece(piece: str) -> int:
-    """Count in what stands between marks."""
+    """Count the capital words in the text between two marks."""
     if piece.isalnum() and piece.lower() not in _JOINED_WORDS:
         return piece.isupper()
     words = (

@@ -1,4 +1,4 @@
-"""A text under verification. Each view of it that rules share (words, sentences, language) is made once, when it is asked for.
+"""A text under verification. Each view that rules share (words, sentences, language) is computed once, on first use.
 
 Every view takes time linear in the text.
 """
@@ -15,7 +15,7 @@ from agents.compliance.sentences import count_sentences
 _WORDS: Final = re.compile(r"\w+")
 _BEYOND: Final = re.compile(r"[^\x00-\x7f]+")
 _FOLDS: Final = {0x130: "i", 0x131: "i", 0x17F: "s", 0x212A: "k"}
-"""Characters beyond ASCII that a pattern of ASCII letters matches when case is ignored."""
+"""Non-ASCII characters that a pattern of ASCII letters matches when case is ignored."""
 
 _UNPLAIN: Final = re.compile("[\u0130\u0131\u017f\u212a]")
 
@@ -28,7 +28,9 @@ View = TypeVar("View")
 
 
 class _Cases(dict[int, int]):
-    """One character for all that `re` takes for the same when it ignores case: those whose lower cases have one upper case."""
+    """Maps a character to one representative of all characters that `re` treats as equal when case is ignored: those
+    whose lower cases share one upper case.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +47,7 @@ _CASES: Final = _Cases()
 
 
 class _Lazy(Generic[View]):
-    """A view that is made once. `functools.cached_property` takes a lock each time it makes one."""
+    """A view that is computed once. `functools.cached_property` takes a lock on each computation."""
 
     def __init__(self, make: Callable[[Any], View]) -> None:
         self._make = make
@@ -67,12 +69,12 @@ class CheckedText:
 
     @_Lazy
     def blank(self) -> bool:
-        """Whether nothing is there but whitespace."""
+        """Whether the text is empty or whitespace."""
         return not self.text or self.text.isspace()
 
     @_Lazy
     def stripped(self) -> str:
-        """The text without whitespace around it."""
+        """The text without leading and trailing whitespace."""
         return self.text.strip()
 
     @_Lazy
@@ -82,18 +84,20 @@ class CheckedText:
 
     @_Lazy
     def ascii_folded(self) -> str:
-        """As long as the text: an ASCII word in lower case occurs in it where it occurs in the text, ignoring case."""
+        """The text with case folded for ASCII keywords, at the same length: a lower-case ASCII keyword occurs here
+        exactly where it occurs in the text, ignoring case.
+        """
         plain = self.text.isascii() or _UNPLAIN.search(self.text) is None
         return self.lower if plain else self.text.translate(_FOLDS).lower()
 
     @_Lazy
     def folded(self) -> str:
-        """As long as the text, with one character for all cases of a letter, as `re` ignores case."""
+        """The text with one character for all cases of a letter, as `re` ignores case, at the same length."""
         return self.text.translate(_CASES)
 
     @_Lazy
     def first_places(self) -> dict[str, int]:
-        """By run of `\\w` in `ascii_folded`, where it is first."""
+        """The first position of each run of `\\w` in `ascii_folded`."""
         places: dict[str, int] = {}
         for run in _WORDS.finditer(self.ascii_folded):
             places.setdefault(run[0], run.start())
@@ -101,7 +105,7 @@ class CheckedText:
 
     @_Lazy
     def words(self) -> int:
-        """How many runs of `\\w` there are."""
+        """The number of runs of `\\w`."""
         text = self.text
         if not text.isascii():
             beyond = set("".join(_BEYOND.findall(text)))
@@ -111,17 +115,17 @@ class CheckedText:
 
     @_Lazy
     def sentences(self) -> int:
-        """How many sentences there are."""
+        """The number of sentences."""
         return count_sentences(self.text)
 
     @_Lazy
     def capital_words(self) -> int:
-        """How many words in capitals there are."""
+        """The number of words in capitals."""
         return count_capital_words(self.text)
 
     @_Lazy
     def language(self) -> str | None:
-        """The language by langdetect with seed 0; None where it finds none."""
+        """The language by langdetect with seed 0; None if it finds none."""
         return detected_language(self.text)
 
     def has(self, keyword: str) -> bool:
@@ -135,13 +139,13 @@ class CheckedText:
         return view.count(word)
 
     def place_of(self, keyword: str) -> int | None:
-        """Return where the keyword occurs first, ignoring case."""
+        """Return the first position of the keyword, ignoring case; None without one."""
         word, view = self._folded(keyword)
         place = view.find(word)
         return None if place < 0 else place
 
     def place_of_word(self, keyword: str) -> int | None:
-        """Return where the keyword occurs first between boundaries of words, ignoring case."""
+        """Return the first position of the keyword between word boundaries, ignoring case; None without one."""
         word, view = self._folded(keyword)
         if word not in view:
             return None
@@ -151,23 +155,23 @@ class CheckedText:
         return None if found is None else found.start()
 
     def _folded(self, keyword: str) -> tuple[str, str]:
-        """Return a keyword and the view to look for it in."""
+        """Return a keyword in folded form, and the view to search for it."""
         if keyword.isascii():
             return keyword.lower(), self.ascii_folded
         return keyword.translate(_CASES), self.folded
 
 
 LONGEST_KEPT: Final = 65_536
-"""Characters of a text whose views are remembered: the modes of a run share drafts."""
+"""Maximum characters of a text whose views are cached. The modes of a run share drafts."""
 
 _kept = lru_cache(maxsize=256)(CheckedText)
 
 
 def checked_text(text: str) -> CheckedText:
-    """Return a text with its views, those of the last texts as far as they are known."""
+    """Return a text with its views, from the cache if it is there."""
     return _kept(text) if len(text) <= LONGEST_KEPT else CheckedText(text)
 
 
 def forget_texts() -> None:
-    """Forget all views: for measurements."""
+    """Clear the cache of views, for measurements."""
     _kept.cache_clear()

@@ -1,7 +1,7 @@
-"""The check `compliance`: verdicts of the rounds and the answer of a branch, from its spec and texts alone.
+"""The check `compliance`: verdicts of a branch's rounds and answer, from its spec and texts alone.
 
-The claims of a runner or agent about its rounds decide nothing; a claim that differs is flagged, and puts the branch
-into quarantine.
+A runner's or agent's own claims about its rounds decide nothing. A claim that differs is flagged, and quarantines
+the branch.
 """
 
 import json
@@ -24,11 +24,11 @@ from schemas.verdicts import CheckVerdict
 INCONSISTENT: Final = "inconsistent_compliance"
 
 MOST_ROUNDS: Final = 16
-"""Rounds of a branch that are verified; an agent may claim any number."""
+"""Maximum rounds of a branch that are verified. An agent may claim any number."""
 
 
 class Place(NamedTuple):
-    """The attempt that a verdict is about."""
+    """The attempt that a verdict is for."""
 
     rollout_id: str
     branch_index: int
@@ -47,7 +47,7 @@ def read_spec(text: str) -> TaskSpec:
 
 
 def compliance_verdict(place: Place, spec_text: str, events: Sequence[AgentEvent]) -> CheckVerdict:
-    """Return the verdict of a finished branch; unknown, with the reason, where it cannot be decided."""
+    """Return the verdict of a finished branch; unknown, with the reason, if it cannot be decided."""
     try:
         spec = read_spec(spec_text)
     except TaskError as error:
@@ -124,14 +124,14 @@ def _round(data: Mapping[str, Any], found: TextVerdict) -> dict[str, Any]:
 
 
 def _differs(data: Mapping[str, Any], found: TextVerdict) -> bool:
-    """Whether a round claims something else than its text shows."""
+    """Whether a round's claim differs from the verdict of its text."""
     if "passed" in data and data["passed"] is not (found.status == "pass"):
         return True
     return "status" in data and data["status"] != found.status
 
 
 def _calls(kind: str, data: Mapping[str, Any]) -> list[str]:
-    """Return the names of the tools that an event says were called."""
+    """Return the names of the tools that an event records as called."""
     if kind == "tool_call":
         return [str(data.get("toolName") or data.get("tool_name") or data.get("name") or "unknown")]
     if kind == "message" and data.get("role") == "assistant":
@@ -148,7 +148,7 @@ def _data(event: AgentEvent) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def read_details(text: str | None) -> Mapping[str, Any]:
-    """Return the details of a compliance verdict; empty where they are none."""
+    """Return the details of a compliance verdict; empty if they cannot be read."""
     try:
         found = json.loads(text or "{}")
     except (ValueError, RecursionError):

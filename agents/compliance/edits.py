@@ -1,4 +1,6 @@
-"""Repairs made by code, and parts that a model writes and code places. Never a placeholder, never a list of keywords."""
+"""Repairs made by code, and parts that a model writes and code inserts. They never insert a placeholder or a list of
+keywords.
+"""
 
 import json
 import re
@@ -8,21 +10,21 @@ from typing import Any, Final, NamedTuple
 from schemas.compliance import ConstraintIR
 
 MOST_STARTS: Final = 64
-"""Places in a text at which a JSON value is looked for."""
+"""Maximum positions in a text where parsing of a JSON value is tried."""
 
 PLACEHOLDER_TITLES: Final = frozenset(
     {"untitled", "title", "your title", "title here", "insert title", "the title", "placeholder"}
 )
 
 LONGEST_TITLE: Final = 200
-"""Characters: a model that answers with all of the text has written no title."""
+"""Maximum characters of a title. A model that returns the whole text has written no title."""
 
 FEWEST_WORDS_BESIDE: Final = 3
-"""Words beside keywords that make a sentence of them."""
+"""Minimum words beside the keywords that make a sentence."""
 
 
 def patched(constraint: ConstraintIR, text: str) -> str | None:
-    """Return the text after a patch by code; None where no patch applies or it changes nothing."""
+    """Return the text patched by code; None if no patch applies or the patch changes nothing."""
     patch = _PATCHES.get(constraint.verify_method)
     made = patch(text) if patch else None
     return None if made is None or made == text or not made.strip() else made
@@ -33,7 +35,7 @@ def _quoted(text: str) -> str:
 
 
 def _json_value(text: str) -> str | None:
-    """Return the one JSON value in a text; None where there is none, or several."""
+    """Return the single JSON value in a text; None if there is none, or several."""
     found = None
     decoder, at = json.JSONDecoder(), 0
     for _ in range(MOST_STARTS):
@@ -66,7 +68,7 @@ _PATCHES: Final[Mapping[str, Any]] = {
 
 
 def placed(constraint: ConstraintIR, text: str) -> str | None:
-    """Return the text with the part that the constraint itself spells out; None where it spells out none."""
+    """Return the text with the part that the constraint spells out added; None if it spells out none."""
     arg = constraint.parameters
     match constraint.verify_method:
         case "ifeval:combination:repeat_prompt":
@@ -81,18 +83,18 @@ def placed(constraint: ConstraintIR, text: str) -> str | None:
 
 
 class Part(NamedTuple):
-    """A part that a model has to write."""
+    """A part that a model must write."""
 
     wanted: str
-    """For the prompt."""
+    """The description for the prompt."""
     kind: str
     """title, postscript or sentence."""
     words: tuple[str, ...] = ()
-    """Keywords, or the marker of a postscript."""
+    """The keywords, or the marker of a postscript."""
 
 
 def part_for(constraint: ConstraintIR, text: str) -> Part | None:
-    """Return the part that would repair a constraint; None where no part can."""
+    """Return the part that would repair a constraint; None if no part would."""
     arg = constraint.parameters
     match constraint.verify_method:
         case "ifeval:detectable_format:title" | "format:title":
@@ -127,7 +129,7 @@ def _missing(words: list[str], text: str) -> tuple[str, ...]:
 
 
 def with_part(part: Part, written: str, text: str) -> str | None:
-    """Return the text with a part in its place; None for a part that would only please the checker."""
+    """Return the text with a part inserted; None if the part is empty or would only satisfy the checker."""
     written = written.strip()
     if not written:
         return None
@@ -146,7 +148,7 @@ def with_part(part: Part, written: str, text: str) -> str | None:
 
 
 def _titled(line: str, text: str) -> str | None:
-    """Return the text under the title that a line has; None for a line that is none."""
+    """Return the text under the title in a line; None if the line contains no title."""
     inner = re.search(r"<<([^<>]++)>>", line)
     title = re.sub(r"<++|>++", " ", inner[1] if inner else line).strip().strip("*#\"' ").strip()
     if not title or len(title) > LONGEST_TITLE or title.lower() in PLACEHOLDER_TITLES:
@@ -155,5 +157,5 @@ def _titled(line: str, text: str) -> str | None:
 
 
 def is_placeholder_title(text: str) -> bool:
-    """Whether a text has a title that is no title."""
+    """Whether the title of a text is a placeholder."""
     return any(found.strip().lower() in PLACEHOLDER_TITLES for found in re.findall(r"<<([^<>\n]++)>>", text))

@@ -1,6 +1,6 @@
-"""The 25 classes of IFEval: when a text follows each, with Google's semantics, in linear time.
+"""The 25 classes of IFEval: whether a text follows each, with Google's semantics, in linear time.
 
-Keywords and markers are literal. Every rule returns a finding: whether it holds, a hint and a place where it does not.
+Keywords and markers are literal. Every rule returns a finding: whether it holds and, if not, a hint and a position.
 """
 
 import json
@@ -11,20 +11,20 @@ from typing import Any, Final, NamedTuple
 from agents.compliance.checked_text import CheckedText
 
 Where = tuple[int, int] | None
-"""A range of code points, half-open; None: the whole response."""
+"""A half-open range of code points; None: the whole response."""
 
 
 class Finding(NamedTuple):
-    """The answer of one rule."""
+    """The result of one rule."""
 
     holds: bool | None
-    """None: it cannot be told."""
+    """None: unknown."""
     hint: str | None = None
-    """Why it does not hold."""
+    """The reason why the rule does not hold."""
     where: Where = None
-    """The place."""
+    """The position of the violation."""
     official: bool | None = None
-    """The answer of Google's check, where it is another one."""
+    """The result of Google's check, if it differs."""
 
 
 HOLDS: Final = Finding(True)
@@ -32,11 +32,11 @@ HOLDS: Final = Finding(True)
 Rule = Callable[[CheckedText, Mapping[str, Any]], Finding]
 
 UNDETECTED: Final = Finding(None, "no language can be detected", None, True)
-"""Google lets a text pass whose language cannot be detected; here it is unknown."""
+"""Google passes a text whose language cannot be detected; here the result is unknown."""
 
 
 def compared(found: int, unit: str, relation: str, needed: int) -> Finding:
-    """Return the finding of a rule that counts."""
+    """Return the finding of a counting rule."""
     holds = (
         found >= needed if relation == "at least" else found < needed if relation == "less than" else found == needed
     )
@@ -79,7 +79,7 @@ def _response_language(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
 
 
 def spoken(text: CheckedText, language: str) -> Finding:
-    """Return whether a text is of this language."""
+    """Return whether a text is in this language."""
     found = text.language
     if found is None:
         return UNDETECTED
@@ -97,12 +97,12 @@ def _english_lowercase(text: CheckedText, _: Mapping[str, Any]) -> Finding:
 
 
 def upper_case(text: CheckedText) -> Finding:
-    """Return whether all letters are capitals, and there is one."""
+    """Return whether all letters are capitals and there is at least one."""
     return HOLDS if text.text.isupper() else _first_letter(text.text, lambda char: char.islower() or char.istitle())
 
 
 def lower_case(text: CheckedText) -> Finding:
-    """Return whether no letter is a capital, and there is one."""
+    """Return whether no letter is a capital and there is at least one letter."""
     return HOLDS if text.text.islower() else _first_letter(text.text, lambda char: char.isupper() or char.istitle())
 
 
@@ -160,7 +160,7 @@ def _nth_paragraph_first_word(text: CheckedText, arg: Mapping[str, Any]) -> Find
 def _first_word(part: str) -> str:
     word = part.split(maxsplit=1)[0].lstrip("'").lstrip('"')
     first = re.split("""[.,?!'"]""", word, maxsplit=1)[0]
-    return first.lower() if first.isascii() else "".join(map(str.lower, first))  # a final sigma is no other letter here
+    return first.lower() if first.isascii() else "".join(map(str.lower, first))  # no final sigma
 
 
 # -- content ---------------------------------------------------------------------------------------------------------------
@@ -170,10 +170,10 @@ _POSTSCRIPTS: Final = {"P.P.S": re.compile(r"p\.\s?p\.\s?s"), "P.S.": re.compile
 
 
 def count_placeholders(text: str) -> int:
-    """Count `[...]` within lines."""
+    """Count `[...]` on single lines."""
     if "[" not in text or "]" not in text:
         return 0
-    # Each line up to its last closing bracket: no search for one then runs to the end in vain.
+    # Stop each line at its last closing bracket. Otherwise an open bracket costs a search to the end of the line.
     return sum(len(_BRACKETS.findall(line, 0, line.rfind("]") + 1)) for line in text.split("\n") if "]" in line)
 
 
@@ -197,14 +197,16 @@ ANSWERS: Final = ("My answer is yes.", "My answer is no.", "My answer is maybe."
 
 
 def count_bullets(text: str) -> int:
-    """Count matches of `^\\s*\\*[^\\*].*$` and `^\\s*-.*$`, line by line: the patterns take quadratic time in blank lines."""
+    """Count matches of `^\\s*\\*[^\\*].*$` and `^\\s*-.*$` line by line. The patterns take quadratic time in blank
+    lines.
+    """
     found, taken = 0, False
     if "*" not in text and "-" not in text:
         return 0
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):
         start = line.lstrip()
-        # An asterisk alone takes its line end for the character after it, and so the next line for the rest of its own.
+        # For a lone asterisk, the pattern's next character is the line end, so the match includes the next line.
         alone, was_taken, taken = start == "*", taken, False
         if start.startswith("-"):
             found += 1
@@ -236,7 +238,7 @@ def _number_highlighted_sections(text: CheckedText, arg: Mapping[str, Any]) -> F
 
 def _multiple_sections(text: CheckedText, arg: Mapping[str, Any]) -> Finding:
     splitter = arg["section_spliter"].strip()
-    # Whitespace before a section is optional: to leave it out finds the same ones.
+    # The whitespace before a section is optional in the original pattern. Leaving it out finds the same sections.
     pattern = rf"{re.escape(splitter)}\s?\d++\s?"
     found = len(re.findall(pattern, text.text)) if splitter in text.text else 0
     return compared(found, f"sections {splitter}", "at least", arg["num_sections"])
@@ -254,7 +256,7 @@ def _json_format(text: CheckedText, _: Mapping[str, Any]) -> Finding:
 
 
 def title_of(text: str) -> tuple[int, int] | None:
-    """Return the place of the first `<<title>>` that is not blank; None without one. A line holds one match at most."""
+    """Return the position of the first non-blank `<<title>>`; None without one. A line contains one match at most."""
     if "<<" not in text or ">>" not in text:
         return None
     start = 0
@@ -330,4 +332,4 @@ RULES: Final[Mapping[str, Rule]] = {
     "change_case:english_lowercase": _english_lowercase,
     "punctuation:no_comma": no_comma,
 }
-"""By class."""
+"""The rules by IFEval class."""

@@ -1,6 +1,6 @@
-"""The part of JSON Schema that a `json_schema` constraint may use: keywords whose check is quick on any value.
+"""The subset of JSON Schema that a `json_schema` constraint may use: keywords that are quick to check on any value.
 
-A schema with any other keyword is refused where the task is loaded, so that nothing passes unchecked.
+A schema with any other keyword is rejected when the task is loaded, so that nothing passes unchecked.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any, Final
 MOST_DEPTH: Final = 20
 
 MOST_VALUES: Final = 300
-"""Of an enum: every value of a text is compared with all of them."""
+"""Maximum values of an enum. Every value of a text is compared with all of them."""
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "null": (type(None),), "integer": (int,),
@@ -24,7 +24,7 @@ _KEYWORDS: Final = frozenset({
 
 
 def schema_problem(schema: Any, depth: int = 0) -> str | None:
-    """Return what is wrong with a schema; None where nothing is."""
+    """Return the first problem of a schema; None if it is valid."""
     if not isinstance(schema, dict):
         return "expected a schema: an object"
     if depth > MOST_DEPTH:
@@ -70,7 +70,7 @@ def _inner_problem(schema: dict[str, Any], depth: int) -> str | None:
 
 
 def shape_problem(value: Any, schema: Mapping[str, Any], place: str = "") -> str | None:
-    """Return the first difference between a value and a schema; None where it fits."""
+    """Return the first difference between a value and a schema; None if the value fits."""
     problem = _value_problem(value, schema)
     if problem:
         return f"{place or 'the value'} {problem}"
@@ -94,7 +94,7 @@ def _items_problem(value: list[Any], schema: Mapping[str, Any], place: str) -> s
 
 
 def _value_problem(value: Any, schema: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a value itself."""
+    """Return the first problem of a value itself, without its members."""
     types = schema.get("type")
     if types is not None and not _is_any(value, [types] if isinstance(types, str) else types):
         return f"is no {types if isinstance(types, str) else ' or '.join(types)}"
@@ -118,7 +118,7 @@ def _is_any(value: Any, types: list[str]) -> bool:
 def _is_listed(value: Any, listed: list[Any]) -> bool:
     if value not in listed:
         return False
-    # True and 1 are equal in Python, and not in JSON.
+    # True and 1 are equal in Python, but not in JSON.
     return value not in (0, 1) or any(_same(value, each) for each in listed)
 
 

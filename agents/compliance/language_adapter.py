@@ -1,7 +1,7 @@
-"""Language detection by langdetect with seed 0: the same answer on every text and in every process.
+"""Language detection by langdetect with seed 0: the same result for a text in every process.
 
-The profiles, the draws and the arithmetic are langdetect's, in its order; n-grams are taken word by word, and remembered; the
-draws between two looks at the chances are multiplied in one go.
+The profiles, the random draws and the arithmetic are langdetect's, in the same order. N-grams are computed word by
+word and cached. The draws between two convergence checks are multiplied in one step.
 """
 
 import re
@@ -16,14 +16,14 @@ _FOREIGN: Final = re.compile("[\u0300-\U0010ffff]")
 _LATIN: Final = re.compile("[A-z]")
 
 MOST_CHARS: Final = 10_000
-"""Characters that langdetect looks at."""
+"""Maximum characters that langdetect reads."""
 
 ITERATIONS: Final = 1000
 TRIALS: Final = 7
 
 
 class _Letters(dict[int, str]):
-    """Characters as langdetect sees them, each asked for once."""
+    """A cache of characters as langdetect normalizes them."""
 
     def __init__(self, normalize: Any) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class _Letters(dict[int, str]):
 
 
 class _Detector:
-    """One set of profiles."""
+    """One set of language profiles."""
 
     def __init__(self) -> None:
         with needs("language", "detecting a text's language"):
@@ -57,7 +57,7 @@ class _Detector:
         self._grams = lru_cache(maxsize=65_536)(self._of_word)
 
     def detect(self, text: str) -> str | None:
-        """Return the most probable language; None where there are no n-grams to tell it by."""
+        """Return the most probable language; None if the text has no known n-grams."""
         grams = self._ngrams(self._cleaned(text))
         if not grams:
             return None
@@ -73,7 +73,7 @@ class _Detector:
         text = _SPACES.sub(" ", self._ngram.normalize_vi(text)[:MOST_CHARS])
         foreign = len(_FOREIGN.findall(text))
         if foreign <= 2 * len(_LATIN.findall(text)):
-            return text  # Latin letters that are many enough are never left out
+            return text  # text with enough Latin letters is never cleaned
         detector = whole(self._factory)
         detector.text = text
         detector.cleaning_text()
@@ -81,7 +81,7 @@ class _Detector:
         return cleaned
 
     def _ngrams(self, text: str) -> list[int]:
-        """Return the known n-grams of a text in their order, each as its row."""
+        """Return the known n-grams of a text in order, as row numbers."""
         words = text.translate(self._letters).split(" ")
         found: list[int] = []
         for word in words[:-1]:
@@ -90,7 +90,7 @@ class _Detector:
         return found + list(self._grams(words[-1])) if words[-1] else found
 
     def _of_word(self, word: str) -> tuple[int, ...]:
-        """Return the known n-grams of a normalized word; a space after it ends it."""
+        """Return the known n-grams of a normalized word. A trailing space marks the end of the word."""
         found: list[int] = []
         rows = self._rows
         grams, capital, last = " ", False, " "
@@ -118,14 +118,16 @@ class _Detector:
         return str(found[0].lang) if found else str(detector.UNKNOWN_LANG)
 
     def _trial(self, draws: Any, grams: Sequence[int], weight: float, converged: float, count: int) -> list[float]:
-        """Draw n-grams until one language is nearly sure: a look after the first, then after every fifth."""
+        """Draw n-grams until one language is nearly certain. Convergence is checked after the first draw, then after
+        every fifth.
+        """
         shares, multiply = self._shares, self._numpy.multiply
         size, bits, draw = len(grams), len(grams).bit_length(), draws.getrandbits
         chances = self._numpy.full(count, 1.0 / count)
         found, total = [1.0], 1.0
         for wanted in (1, *(5,) * (ITERATIONS // 5)):
             rows: list[int] = []
-            while len(rows) < wanted:  # as random.choice draws
+            while len(rows) < wanted:  # the same draws as random.choice
                 row = draw(bits)
                 if row < size:
                     rows.append(grams[row])
@@ -148,5 +150,5 @@ def _detector() -> _Detector:
 
 @lru_cache(maxsize=256)
 def detected_language(text: str) -> str | None:
-    """Return the code of the language; None where there is nothing to tell it by."""
+    """Return the language code; None if the text has no known n-grams."""
     return _detector().detect(text)

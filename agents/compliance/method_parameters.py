@@ -1,6 +1,6 @@
-"""Parameters of every method: which there are, of which type, and what is wrong with those of a task.
+"""The parameters of every method with their types, and the errors in a task's parameters.
 
-A task with a wrong parameter is an error where it is loaded; nothing is guessed and nothing passes by default.
+A wrong parameter is an error when the task is loaded. Nothing is guessed, and nothing passes by default.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,18 +9,18 @@ from typing import Any, Final
 from agents.compliance.json_shape import schema_problem
 
 Check = Callable[[Any], str | None]
-"""Returns what is wrong with a value; None where nothing is."""
+"""Returns the problem of a value; None if it is valid."""
 
 RELATIONS: Final = ("at least", "less than")
 
 MOST_CHARS: Final = 10_000
-"""Of a phrase or repeated prompt."""
+"""Maximum characters of a phrase or repeated prompt."""
 
 LONGEST_WORD: Final = 200
-"""Characters of a keyword that IFEval looks for: the time to look for all its beginnings grows with them."""
+"""Maximum characters of an IFEval keyword. The time to search for all its prefixes grows with its length."""
 
 MOST_WORDS: Final = 300
-"""Of a list of keywords."""
+"""Maximum words in a list of keywords."""
 
 LANGUAGES: Final = frozenset(
     [
@@ -81,7 +81,7 @@ LANGUAGES: Final = frozenset(
         "zh-tw",
     ]
 )
-"""The languages that the detector can answer with."""
+"""The languages that the detector can return."""
 
 
 def _count(value: Any) -> str | None:
@@ -139,7 +139,7 @@ def _nothing(value: Any) -> str | None:
 
 
 def _limits(value: Any) -> str | None:
-    """Check {min?, max?}."""
+    """Check an object {min?, max?}."""
     return _fields({}, {"min": _count, "max": _count})(value) or _ordered(value)
 
 
@@ -221,7 +221,7 @@ IFEVAL: Final[Mapping[str, Check]] = {
     "change_case:english_lowercase": _fields({}),
     "punctuation:no_comma": _fields({}),
 }
-"""By class of IFEval."""
+"""The parameters by IFEval class."""
 
 SHORT: Final[Mapping[str, Check]] = {
     "format:bullet_count": _count,
@@ -246,14 +246,14 @@ SHORT: Final[Mapping[str, Check]] = {
     "style:language": _language,
     "tool:tools": _tools,
 }
-"""By short rule."""
+"""The parameters by short rule."""
 
 METHODS: Final[Mapping[str, Check]] = {**{f"ifeval:{name}": check for name, check in IFEVAL.items()}, **SHORT}
-"""By method."""
+"""The parameters by method."""
 
 
 def parameter_problem(method: str, arg: Any) -> str | None:
-    """Return what is wrong with a method's parameters; None where nothing is."""
+    """Return the problem of a method's parameters; None if they are valid."""
     check = METHODS.get(method)
     if check is None:
         return f"verify_method: {method!r} is no method; see docs/compliance.md for all of them"

@@ -1,4 +1,6 @@
-"""The words a model is asked with in repairs. Texts are material: they stand inside a boundary that occurs nowhere in them."""
+"""The prompts that ask a model for repairs. Texts are data: each is enclosed in a boundary that occurs
+nowhere in it.
+"""
 
 from collections.abc import Sequence
 
@@ -24,7 +26,7 @@ def _line(each: ConstraintVerdict) -> str:
 
 
 def region_prompt(prompt: str, spec: TaskSpec, verdict: TextVerdict, text: str, region: str) -> str:
-    """Return the prompt that asks for other words in the place of a region."""
+    """Return the prompt that asks to replace the words of a region."""
     failing = "\n".join(_line(each) for each in verdict.constraints if each.status == "fail")
     holding = "\n".join(f"- {each.constraint.description}" for each in verdict.constraints if each.status == "pass")
     rules = "\n".join(f"- {each.description} ({_short(each.arg)})" for each in spec.constraints)

@@ -1,6 +1,7 @@
-"""Stored records as facts: a rollout per (file, task), branches by mode, the direct artifact as round 0 of all.
+"""Stored records as facts: one rollout per (file, task), one branch per mode, and the direct artifact as round 0 of
+all branches.
 
-Their final_pass is only a claim: it is kept in the answer's event, and decides nothing.
+A record's final_pass is only a claim: it is kept in the answer's event, and decides nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ Produced = Lifecycle | AgentEvents
 
 
 def facts_of(rollout_id: str, label: str, task: Task, records: Sequence[EvalView], seed: str) -> Iterator[Produced]:
-    """Yield the facts of the records of one task and seed in one file."""
+    """Yield the facts of one file's records for one task and seed."""
     ordered = sorted(records, key=lambda each: MODES.index(each.mode))
     yield Lifecycle(
         opened=RolloutOpened(
@@ -64,7 +65,7 @@ def _branch(rollout_id: str, index: int, record: EvalView, direct: EvalView | No
 
 
 def _rounds(record: EvalView, direct: EvalView | None) -> Iterator[dict[str, Any]]:
-    """Yield the rounds of which the text is known: the draft, and the answer where it is another text."""
+    """Yield the rounds whose text is known: the draft, and the answer if its text differs."""
     shared = direct is not None and (record is direct or record.violations == direct.violations)
     cost = record.token_cost
     if shared and direct is not None:

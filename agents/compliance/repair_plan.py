@@ -1,7 +1,7 @@
-"""The planner of `full_pcl`: what is repaired next and how, and which proposals become the text.
+"""The planner of `full_pcl`: it chooses the next repair and its strategy, and decides which proposals become the text.
 
-It cannot pass falsely: a proposal is committed only if no hard constraint stops passing and fewer of them fail; the final verdict
-is computed afresh from the text alone. A target whose strategies are used up stays failing.
+It cannot pass falsely. A proposal is committed only if no hard constraint stops passing and fewer of them fail; the
+final verdict is computed afresh from the text alone. A target keeps failing once its strategies are used up.
 """
 
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from schemas.compliance import ConstraintIR, Strategy, TaskSpec
 STRATEGIES: Final[tuple[Strategy, ...]] = ("patch", "insert_section", "regenerate_region", "full")
 MOST_ROUNDS: Final = 8
 LEAST_SHARE: Final = 0.2
-"""Of the draft's words that a repair has to leave."""
+"""Minimum share of the draft's words that a repair must leave."""
 
 _LENGTHS: Final = frozenset({
     "ifeval:length_constraints:number_words", "ifeval:length_constraints:number_sentences", "format:word_count",
@@ -28,11 +28,11 @@ class Step(NamedTuple):
     target: ConstraintVerdict
     strategy: Strategy
     proposal: str | None = None
-    """The new text, where code makes it."""
+    """The new text, if code makes it."""
     part: Part | None = None
-    """The part that a model has to write."""
+    """The part that a model must write."""
     region: tuple[int, int] | None = None
-    """The place that a model has to rewrite; None: all of it."""
+    """The range that a model must rewrite; None: the whole text."""
 
 
 class Commit(NamedTuple):
@@ -42,7 +42,7 @@ class Commit(NamedTuple):
     rolled_back: bool
     reason: str | None
     verdict: TextVerdict | None
-    """Of the proposal; None for a blank one."""
+    """The verdict of the proposal; None for a blank one."""
 
 
 class RepairPlan:
@@ -66,7 +66,7 @@ class RepairPlan:
         self._shortens = any(_shortens(each) for each in spec.constraints)
 
     def next_step(self) -> Step | None:
-        """Return the next round; None: nothing is left to do, or nothing can be done."""
+        """Return the next round; None if nothing is left to repair, or nothing can be repaired."""
         if self.rounds >= self.max_rounds:
             return None
         for target in self._targets():
@@ -81,7 +81,7 @@ class RepairPlan:
         failing = [each for each in self.verdict.constraints if each.status == "fail"]
         hard = [each for each in failing if each.constraint.level == "hard"]
         chosen = hard if hard or not self._soft else failing
-        return sorted(chosen, key=lambda each: -each.constraint.priority)  # stable: then the order of the spec
+        return sorted(chosen, key=lambda each: -each.constraint.priority)  # stable: keeps the spec's order
 
     def _step_for(self, target: ConstraintVerdict) -> Step | None:
         constraint = target.constraint
@@ -97,7 +97,7 @@ class RepairPlan:
         return None
 
     def _applied(self, target: ConstraintVerdict, strategy: Strategy) -> Step | None:
-        """Return the round of a strategy; None where it does not apply, which costs no round."""
+        """Return the round of a strategy; None if the strategy does not apply. That costs no round."""
         constraint = target.constraint
         if strategy == "patch":
             proposal = patched(constraint, self.text)
@@ -113,7 +113,7 @@ class RepairPlan:
         )
 
     def consider(self, proposal: str | None) -> Commit:
-        """Commit a proposal, or leave the text as it is."""
+        """Commit a proposal, or keep the text unchanged."""
         if proposal is None or not proposal.strip():
             return Commit(False, False, "blank_or_placeholder", None)
         if proposal == self.text:
@@ -158,12 +158,12 @@ class RepairPlan:
         return self.verify(self.text)
 
     def verify(self, text: str) -> TextVerdict:
-        """Return the verdict of a text, and of the tools that the branch called until now."""
+        """Return the verdict of a text and of the tools that the branch has called so far."""
         return self._verifier.verify(text, self._calls)
 
 
 def _shortens(constraint: ConstraintIR) -> bool:
-    """Whether it is a rule that asks for less text."""
+    """Whether a constraint is a hard rule that limits the length of the text."""
     if constraint.level != "hard" or constraint.verify_method not in _LENGTHS:
         return False
     arg = constraint.parameters
@@ -175,7 +175,7 @@ def _not_passing(verdict: TextVerdict, level: str) -> int:
 
 
 def _lines_around(text: str, where: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return the lines that a place touches; None for all of the text."""
+    """Return the range of the lines that a range touches; None for the whole text."""
     if where is None or not where[1] <= len(text):
         return None
     start = text.rfind("\n", 0, where[0]) + 1

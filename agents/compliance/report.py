@@ -1,7 +1,7 @@
-"""The report over compliance runs: how often each mode passes, what it costs, and which differences the data show.
+"""The report over compliance runs: how often each mode passes, its cost, and the differences that the data show.
 
-Seeds of one task are no independent samples. So every pair of modes is tested twice, over (task, seed) and by task, and the
-conclusion follows from the second test.
+Seeds of one task are not independent samples. Every pair of modes is therefore tested twice, over (task, seed) and
+by task, and the conclusion follows from the second test.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ class RunOutcome(NamedTuple):
     seed: str
     mode: str
     passed: bool | None
-    """None: unknown. It counts in no rate."""
+    """None: unknown. The run counts in no rate."""
     tokens: int | None = None
     rounds: int = 0
     edits_alone: bool = False
@@ -35,7 +35,7 @@ class RunOutcome(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two modes compared on the (task, seed) where both are known."""
+    """Two modes compared on each (task, seed) where both results are known."""
 
     first: str
     second: str
@@ -135,7 +135,7 @@ def sign_flip_p(differences: Sequence[int]) -> float:
 
 
 def conclusion(pair: Pair) -> str:
-    """Return one plain sentence about what a pair shows and what it does not."""
+    """Return one plain sentence about the differences that a pair shows and those that it does not."""
     n_tasks = pair.tasks_up + pair.tasks_down
     lead = (
         f"{pair.first} against {pair.second}: {pair.delta_pp:+.1f} points; over (task, seed) p = {pair.mcnemar_p:.2g}, "

@@ -1,8 +1,9 @@
-"""Runs tasks in their modes: a draft that the modes of a seed share, then retries or repairs, every round on the log.
+"""Runs tasks in their modes: the modes of a seed share a draft, then retry or repair it. Every round is written to the
+log.
 
-A branch is one run: one sample in one mode. Its rounds are events of it. Each round is on the log, whole, before the next
-begins: a runner that was killed goes on after the last one, and pays at most the round in flight again. Provider trouble ends a
-branch as infra_error: unknown, never a failure.
+A branch is one run: one sample in one mode. Its rounds are its events. Each round is completely on the log before
+the next begins. A killed runner resumes after the last round, and pays at most for the round in flight again. A
+provider failure ends a branch as infra_error: its result is unknown, never a failure.
 """
 
 import asyncio
@@ -31,17 +32,18 @@ from schemas.lifecycle import Lifecycle, RolloutOpened
 AGENT: Final = AgentInfo(name="braid-comply", version="1")
 
 MOST_FAILURES: Final = 4
-"""Calls of one round that may fail before the branch is given up."""
+"""Failed calls of one round after which the branch is given up."""
 
 MOST_ANSWER: Final = 400_000
-"""Bytes of an answer as JSON. All rounds of a branch travel in one record; a service that sends more ignores max_tokens."""
+"""Maximum bytes of an answer as JSON. All rounds of a branch share one record, and a service that sends more ignores
+max_tokens."""
 
 ModelFor = Callable[[Place], Model]
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class RunOptions(NamedTuple):
-    """How every task is run."""
+    """The options that apply to every task."""
 
     temperature: float = 0.2
     max_tokens: int = 512
@@ -103,25 +105,25 @@ class BranchDone(NamedTuple):
     status: EndStatus
     rounds: int
     passed: bool | None
-    """By the runner's own look; a verifier decides."""
+    """The runner's own result; a verifier decides."""
     error: str | None = None
     exhausted: bool = False
     """Whether retries or repairs ended without a pass."""
 
 
 class _Exchange(NamedTuple):
-    """One call, with its response or its error."""
+    """One call with its response or error."""
 
     request: ModelRequest
     outcome: ModelResponse | ModelError
 
 
 class _GivenUpError(Exception):
-    """The provider gives no answer."""
+    """The provider returned no answer."""
 
 
 class _ResumedRecorder(Recorder):
-    """A recorder that leaves out the events that are on the log already."""
+    """A recorder that skips the events that are already on the log."""
 
     def __init__(self, log: Log, place: tuple[str, int, int], info: BranchInfo, clock: Clock, known: int) -> None:
         super().__init__(log, *place, info, clock)
@@ -130,7 +132,7 @@ class _ResumedRecorder(Recorder):
             self.written, self._info = known, None
 
     def take(self, event: AgentEvent) -> None:
-        """Take an event, unless the log has it."""
+        """Record an event, unless it is already on the log."""
         if self._skip:
             self._skip -= 1
         else:
@@ -150,7 +152,7 @@ class ComplianceRunner:
         self._sleep = sleep
 
     async def run(self, planned: PlannedRollout, history: History, done: Callable[[BranchDone], None]) -> None:
-        """Run the branches of a rollout that have not ended. Its opening is on the log before anything else."""
+        """Run the unfinished branches of a rollout. Its opening is written to the log first."""
         if history.opened is None:
             await self._log.append(Lifecycle(opened=planned.opened))
         drafts: dict[int | None, list[_Exchange]] = {}
@@ -186,7 +188,7 @@ class ComplianceRunner:
         )
 
     async def _ask_draft(self, planned: PlannedRollout, sample: Sample) -> list[_Exchange]:
-        """Ask for the draft that all modes of a seed share."""
+        """Request the draft that all modes of a seed share."""
         exchanges: list[_Exchange] = []
         await self.ask(planned, sample, planned.task.prompt, 0, exchanges)
         return exchanges
@@ -200,7 +202,7 @@ class ComplianceRunner:
         exchanges: list[_Exchange],
         max_tokens: int | None = None,
     ) -> None:
-        """Ask until there is a response or no use in asking; every call is added to `exchanges`."""
+        """Call the model until it responds or a retry is of no use. Every call is added to `exchanges`."""
         request = self._request(planned, sample, prompt, max_tokens)
         model = self._model_for(Place(planned.task.id, sample.seed, sample.mode, number))
         for failures in range(1, MOST_FAILURES + 1):
@@ -229,7 +231,7 @@ def _of_usual_size(response: ModelResponse) -> ModelResponse:
 
 
 class _Branch:
-    """One branch under way."""
+    """A running branch."""
 
     def __init__(
         self, runner: ComplianceRunner, planned: PlannedRollout, index: int, sample: Sample, attempt: int,
@@ -240,7 +242,7 @@ class _Branch:
         self._index = index
         self._sample = sample
         self._recorded = recorded[len(_first_round(recorded)) :]
-        """Outcomes of calls after the draft that are on the log, not yet played again."""
+        """Recorded outcomes of calls after the draft that are not yet replayed."""
         model = runner._model_for(Place(planned.task.id, sample.seed, sample.mode, 0))
         info = BranchInfo(
             temperature=runner._options.temperature,
@@ -254,10 +256,10 @@ class _Branch:
         self._rounds = 0
         self._spent = 0
         self._calls: list[str] = []
-        """Tools that the model called, although none are offered."""
+        """Tools that the model called, although none were offered."""
 
     async def run(self, draft: list[_Exchange]) -> BranchDone:
-        """Run it to its end."""
+        """Run the branch to its end."""
         passed: bool | None = None
         try:
             response = self._write(draft)
@@ -341,7 +343,7 @@ class _Branch:
         return plan.text, plan.final()
 
     def _limit(self, question: str | None) -> int | None:
-        """Return the most tokens that the next answer may have; 0: the budget is spent. None: no limit but the usual one."""
+        """Return the maximum tokens of the next answer: 0 if the budget is spent, None for only the usual limit."""
         options = self._runner._options
         if question is None or options.max_repair_tokens is None:
             return None
@@ -349,7 +351,7 @@ class _Branch:
         return max(0, min(left, options.max_tokens))
 
     async def _ask(self, prompt: str, max_tokens: int | None = None) -> tuple[ModelResponse, list[_Exchange]]:
-        """Return the answer to a round's prompt: the recorded one where there is one. Raises _GivenUpError."""
+        """Return the answer to a round's prompt: the recorded one if it exists. Raises _GivenUpError."""
         exchanges: list[_Exchange] = []
         if self._recorded:
             played = _first_round(self._recorded)
@@ -363,7 +365,7 @@ class _Branch:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def _write(self, exchanges: Sequence[_Exchange]) -> ModelResponse:
-        """Write calls; returns the response of the last one. Raises _GivenUpError where it has none."""
+        """Record calls and return the response of the last one. Raises _GivenUpError if it has none."""
         last: ModelResponse | ModelError | None = None
         for request, last in exchanges:
             call = self._chat.begin(request)
@@ -381,7 +383,7 @@ class _Branch:
         target: Sequence[str] = (), base: int | None = None, committed: bool = True, rolled_back: bool = False,
         reason: str | None = None,
     ) -> None:  # fmt: skip
-        """Write a round."""
+        """Record a round."""
         responses = [each.outcome for each in exchanges if isinstance(each.outcome, ModelResponse)]
         usage = TokenUsage()
         for each in responses:
@@ -411,7 +413,7 @@ class _Branch:
 
 
 def _question(plan: RepairPlan, step: Step, prompt: str) -> str | None:
-    """Return the prompt of a round; None where code makes the proposal."""
+    """Return the prompt of a round; None if code makes the proposal."""
     if step.proposal is not None:
         return None
     if step.part is not None:
@@ -423,7 +425,7 @@ def _question(plan: RepairPlan, step: Step, prompt: str) -> str | None:
 
 
 def _applied(plan: RepairPlan, step: Step, written: str) -> str | None:
-    """Return the proposal that a model's words make; None for words that are of no use."""
+    """Return the proposal made from a model's answer; None if the answer is of no use."""
     if step.part is not None:
         return with_part(step.part, written, plan.text)
     if step.region is None or not written.strip():
@@ -435,7 +437,7 @@ def _applied(plan: RepairPlan, step: Step, written: str) -> str | None:
 
 
 def _resumable(tried: dict[Job, Attempt], index: int) -> tuple[Job, list[AgentEvent]]:
-    """Return the attempt to go on with, and its events; a new one where the last does not end with a whole round."""
+    """Return the attempt to resume and its events; a new attempt if the last one does not end with a complete round."""
     if not tried:
         return Job(index, 0), []
     job = max(tried, key=lambda each: each.attempt)
@@ -446,7 +448,7 @@ def _resumable(tried: dict[Job, Attempt], index: int) -> tuple[Job, list[AgentEv
 
 
 def _responses(events: Sequence[AgentEvent]) -> list[ModelResponse | ModelError]:
-    """Return the outcomes of the calls that were recorded."""
+    """Return the outcomes of the recorded calls."""
     messages: dict[str, Message] = {}
     found: list[ModelResponse | ModelError] = []
     for event in events:
@@ -488,7 +490,7 @@ def _first_round(outcomes: Sequence[ModelResponse | ModelError]) -> list[ModelRe
 def _known_draft(
     runner: ComplianceRunner, planned: PlannedRollout, history: History, sample: Sample
 ) -> list[_Exchange]:
-    """Return the draft that another branch of the same seed has recorded."""
+    """Return the draft that another branch of the same seed recorded."""
     for job in sorted(history.attempts):
         if job.branch_index < len(planned.samples) and planned.samples[job.branch_index].seed == sample.seed:
             events = history.attempts[job].events

@@ -1,4 +1,4 @@
-"""A model that plays answers from a file, by task and round: for demonstrations and tests, without a key.
+"""A model that replays answers from a file, by task and round: for demonstrations and tests, without an API key.
 
     model = "scripted-1"
 
@@ -11,7 +11,7 @@
     trouble = ["overloaded"]  # the first calls of this round fail
     finish = "max_tokens"     # left out: end_turn
 
-Of several that fit, the one that says most counts, then the first.
+If several answers apply, the one with the most fields about its round is used, then the first.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from schemas.compliance import ComplianceMode
 
 
 class Place(NamedTuple):
-    """The round that a model is asked for."""
+    """The round for which a model is called."""
 
     task: str
     seed: int | None
@@ -42,7 +42,7 @@ class _Part(BaseModel):
 
 
 class ScriptedAnswer(_Part):
-    """One answer, or the error that there is instead."""
+    """One answer, or an error in its place."""
 
     task: str
     round: int | None = Field(default=None, ge=0)
@@ -55,7 +55,7 @@ class ScriptedAnswer(_Part):
     delay_ms: int = Field(default=0, ge=0)
 
     def fits(self, place: Place) -> bool:
-        """Whether it is an answer for a round."""
+        """Whether the answer applies to a round."""
         wanted = (self.round, self.mode, self.seed)
         return self.task == place.task and all(
             want is None or want == given
@@ -64,7 +64,7 @@ class ScriptedAnswer(_Part):
 
     @property
     def says(self) -> int:
-        """How much it says about its round."""
+        """The number of fields that the answer specifies about its round."""
         return sum(each is not None for each in (self.round, self.mode, self.seed))
 
 
@@ -123,4 +123,4 @@ class ScriptedRound:
         )  # fmt: skip
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources to close."""

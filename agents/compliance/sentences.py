@@ -1,6 +1,6 @@
-"""Counting sentences as `ifeval/1` does: ends of sentences, less those after abbreviations, initials, numbers and ellipses.
+"""Count sentences as `ifeval/1` does: sentence ends, except after abbreviations, initials, numbers and ellipses.
 
-It follows Punkt with its English parameters without needing them. Linear in the text.
+The rules follow Punkt with its English parameters, without requiring them. The time is linear in the text.
 """
 
 import re
@@ -47,19 +47,20 @@ ABBREVIATIONS: Final = frozenset(
         "dec",
     ]
 )
-"""Words after which a full stop ends no sentence."""
+"""Words after which a full stop does not end a sentence."""
 
 _END: Final = re.compile(r"""([.?!](?<![.?!][.?!])[.?!]*+)["')\]}]*+(?:(?=(\*))|(?=\s++["')\]}\s]*+(\S)))""")
-"""A run of sentence ends with its closers, before whitespace or an asterisk; then the character that follows."""
+"""Matches a run of sentence ends with its closing marks, before whitespace or an asterisk, and captures the next
+character."""
 
 _NUMBER: Final = re.compile(r"-?[\d.,]*\d")
 _CUT: Final = re.compile(r"""(?s:.*)["'(\[{*\u201c]""")
-"""Up to the last character that a word begins after."""
+"""Matches up to the last character after which a word can begin."""
 
 _LONG: Final = 6
 
 _NEAR: Final = 24
-"""Characters before a full stop in which its word mostly lies."""
+"""Characters before a full stop that usually contain its word."""
 
 
 def count_sentences(text: str) -> int:
@@ -78,9 +79,9 @@ def count_sentences(text: str) -> int:
 
 
 def break_after_stop(text: str, start: int, following: str) -> bool:
-    """Whether a single full stop separates sentences, before this character."""
+    """Whether a single full stop separates sentences, given the character that follows."""
     if text[start - _LONG : start].isalpha() and start >= _LONG:
-        return True  # no initial, abbreviation or number is a word that long
+        return True  # no initial, abbreviation or number is that long
     word = word_before(text, start)
     if not word:
         return True
@@ -93,7 +94,7 @@ def break_after_stop(text: str, start: int, following: str) -> bool:
 
 
 def word_before(text: str, end: int) -> str:
-    """Return what stands before a place, since the last whitespace, opening bracket, quote or asterisk."""
+    """Return the word before a position: the text since the last whitespace, opening bracket, quote or asterisk."""
     size = _NEAR
     while True:
         start = max(0, end - size)

@@ -1,4 +1,4 @@
-"""The short rules of task files: `format:bullet_count` and its like. Their value is the constraint's `arg`."""
+"""The short rules of task files, such as `format:bullet_count`. Their value is the constraint's `arg`."""
 
 import json
 import re
@@ -127,4 +127,4 @@ SHORT_RULES: Final[Mapping[str, ShortRule]] = {
     "style:language": lambda text, arg, _: spoken(text, arg),
     "tool:tools": lambda _, arg, calls: _tools(calls, arg),
 }
-"""By method."""
+"""The short rules by method."""

@@ -1,4 +1,4 @@
-"""Stored compliance records of other runs: lines that are a ComplianceEvalRecord, with or without its schema_version."""
+"""Stored compliance records of other runs: lines with a ComplianceEvalRecord, with or without its schema_version."""
 
 import re
 from typing import Any, Final
@@ -34,19 +34,19 @@ def record_of(line: dict[str, Any]) -> EvalView:
 
 
 def seed_of(record: EvalView, file_label: str) -> str:
-    """Return the seed of a record: as its trace says, else as its file's name does, else the file itself."""
+    """Return the seed of a record: from its trace, else from its file name, else the file name itself."""
     found = _SEED_OF_URI.search(record.trace_uri or "") or _SEED_OF_NAME.search(record.trace_uri or file_label)
     return found[1] if found else file_label
 
 
 def edits_alone(record: EvalView) -> bool:
-    """Whether every step that held was made by code, and there was one."""
+    """Whether at least one step held, and code made every step that held."""
     held = [step for step in record.repair_trace if step.ok]
     return bool(held) and all(step.strategy in BY_CODE for step in held)
 
 
 def task_for(record: EvalView, tasks: dict[str, Task]) -> Task:
-    """Return the task of a record. Raises TaskError where it is not there, or is another one."""
+    """Return the task of a record. Raises TaskError if the task is missing or differs."""
     task = tasks.get(record.task_id)
     if task is None:
         raise TaskError(f"task_id: {record.task_id!r} is in none of the task files; give its file with --tasks")
@@ -71,7 +71,7 @@ def outcome_of_record(record: EvalView, seed: str, passed: bool | None) -> RunOu
 
 
 def verified_pass(record: EvalView, task: Task, semantics: str) -> bool | None:
-    """Return whether the artifact passes by these semantics; None where that is unknown. Raises TaskError."""
+    """Return whether the artifact passes by these semantics; None if unknown. Raises TaskError."""
     if record.error is not None:
         return None
     if semantics == "wasmagent":

@@ -1,7 +1,8 @@
-"""The rules by which stored records of wasmagent were made (`wasmagent`): 15 classes. Only for verifying those again.
+"""The rules that made wasmagent's stored records (`wasmagent`): 15 classes. They serve only to verify those records
+again.
 
-They differ from `ifeval/1` in words, sentences, keywords, letters, highlights, bullets, titles, placeholders, the repeated
-prompt, lower case and languages. Positions count UTF-16 units; hints are the ones in the records.
+They differ from `ifeval/1` in words, sentences, keywords, letters, highlights, bullets, titles, placeholders, the
+repeated prompt, lower case and languages. Positions count UTF-16 units; hints are the ones in the records.
 """
 
 import re
@@ -12,7 +13,7 @@ from schemas.compliance import TaskSpec
 
 Hint = str | None
 StoredRule = Callable[[str, Mapping[str, Any]], Hint]
-"""Returns the hint of a violation; None where the text follows."""
+"""Returns the hint of a violation; None if the text follows the rule."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _SENTENCE: Final = re.compile(r"(?<![.!?])[.!?]++(?=\s|$)")
@@ -155,11 +156,11 @@ STORED_RULES: Final[Mapping[str, StoredRule]] = {
     "change_case:english_lowercase": _lowercase,
     "language:response_language": _language,
 }
-"""By class."""
+"""The rules by class."""
 
 
 def verify_stored(spec: TaskSpec, text: str) -> list[tuple[str, Hint]] | None:
-    """Return (constraint id, hint or None) in spec order; None where a constraint is of no stored class."""
+    """Return (constraint id, hint or None) in spec order; None if a constraint is not of a stored class."""
     methods = [each.verify_method.removeprefix("ifeval:") for each in spec.constraints]
     if any(method not in STORED_RULES for method in methods):
         return None

@@ -1,6 +1,6 @@
-"""Tasks from their lines: IFEval rows, the protocol's specs, and short rules, told apart by their fields.
+"""Parse tasks from lines: IFEval rows, the protocol's specs and short rules, distinguished by their fields.
 
-All become a TaskSpec with its prompt. A line that is wrong raises TaskError with the field: nothing is guessed.
+Each becomes a TaskSpec with its prompt. A wrong line raises TaskError with the field: nothing is guessed.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _HIERARCHY: Final = ["system_policy", "user_explicit_constraints"]
 
 
 class TaskError(BraidError):
-    """A task that cannot be loaded, with the field that is wrong."""
+    """A task that cannot be loaded, with the wrong field."""
 
 
 class Task(NamedTuple):
@@ -45,7 +45,7 @@ class Task(NamedTuple):
 
 
 def task_of(line: dict[str, Any], unnamed: str) -> Task:
-    """Return the task of a line; `unnamed` is its id where it has none. Raises TaskError."""
+    """Return the task of a line; `unnamed` is the id of a task without one. Raises TaskError."""
     if "instruction_id_list" in line:
         return _ifeval(line, unnamed)
     if "spec" in line:
@@ -153,7 +153,7 @@ def _described(rule: str, value: Any) -> str:
 
 
 def _checked(prompt: str, spec: Any, prefix: str, place: Any = None) -> Task:
-    """Return the task, if its spec is one and all its parameters are right."""
+    """Return the task, if its spec and all its parameters are valid."""
     if not isinstance(spec, dict):
         raise TaskError("spec: expected an object")
     if isinstance(spec.get("constraints"), list) and not 0 < len(spec["constraints"]) <= MOST_CONSTRAINTS:
@@ -167,7 +167,7 @@ def _checked(prompt: str, spec: Any, prefix: str, place: Any = None) -> Task:
 
 
 def check_methods(spec: TaskSpec, prefix: str = "", place: Any = None) -> None:
-    """Raise TaskError for a method that is none, or for wrong parameters."""
+    """Raise TaskError for an unknown method or for wrong parameters."""
     for number, each in enumerate(spec.constraints):
         problem = parameter_problem(each.verify_method, each.arg)
         if problem is not None:

@@ -1,6 +1,8 @@
-"""The verdict of a text: which constraints of a spec it follows. Pure: the same spec and text give the same verdict.
+"""The verdict of a text: the constraints of a spec that it follows. Pure: the same spec and text give the same
+verdict.
 
-A text fails if a hard constraint fails, else it is unknown if one is unknown, else it passes. Soft constraints never decide.
+A text fails if a hard constraint fails. Otherwise it is unknown if a hard constraint is unknown; otherwise it
+passes. Soft constraints never decide.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,7 @@ from schemas.compliance import (
 )
 
 MOST_HINT: Final = 500
-"""Characters of a hint in a violation: the rounds of a branch travel in one verdict."""
+"""Maximum characters of a hint in a violation. All rounds of a branch share one verdict."""
 
 _BLANK = Finding(False, "the text is blank")
 
@@ -29,15 +31,15 @@ class ConstraintVerdict(NamedTuple):
     constraint: ConstraintIR
     status: ComplianceStatus
     hint: str | None
-    """None exactly when it passes."""
+    """None exactly when the constraint passes."""
     where: Where
-    """The place, in code points; None: the whole response, or nowhere when it passes."""
+    """The range in code points; None: the whole response, or the constraint passes."""
     official: bool | None
-    """The strict check of Google, for classes of IFEval."""
+    """The result of Google's strict check, for classes of IFEval."""
 
     @property
     def span(self) -> EvidenceSpan | None:
-        """The place of a violation."""
+        """The range of a violation."""
         if self.status == "pass":
             return None
         return EvidenceSpan(region_id="response") if self.where is None else EvidenceSpan(char_range=self.where)
@@ -51,22 +53,22 @@ class TextVerdict(NamedTuple):
 
     @property
     def official(self) -> bool | None:
-        """Whether all of Google's strict checks hold; None where there are none."""
+        """Whether all of Google's strict checks hold; None if there are none."""
         known = [each.official for each in self.constraints if each.official is not None]
         return all(known) if known else None
 
     @property
     def hard_passed(self) -> int:
-        """How many hard constraints pass."""
+        """The number of hard constraints that pass."""
         return sum(1 for each in self.constraints if each.constraint.level == "hard" and each.status == "pass")
 
     @property
     def hard_total(self) -> int:
-        """How many hard constraints there are."""
+        """The number of hard constraints."""
         return sum(1 for each in self.constraints if each.constraint.level == "hard")
 
     def violations(self) -> list[dict[str, Any]]:
-        """Return the constraints that do not pass, as the protocol writes them."""
+        """Return the constraints that do not pass, in the protocol's format."""
         return [violation_of(each) for each in self.constraints if each.status != "pass"]
 
 
@@ -84,18 +86,18 @@ def violation_of(verdict: ConstraintVerdict) -> dict[str, Any]:
 
 
 class Verifier:
-    """The rules of one spec, looked up once."""
+    """The rules of one spec, resolved once."""
 
     def __init__(self, spec: TaskSpec) -> None:
-        """Raise KeyError for an unknown method: a task file is checked where it is loaded."""
+        """Raise KeyError for an unknown method. A task file is checked when it is loaded."""
         self._checks = [_check(each) for each in spec.constraints]
 
     def verify(self, text: str, calls: Calls = ()) -> TextVerdict:
-        """Return the verdict of a text, and of the tools that its branch called."""
+        """Return the verdict of a text and of the tools that its branch called."""
         return self.judge(checked_text(text), calls)
 
     def judge(self, text: CheckedText, calls: Calls = ()) -> TextVerdict:
-        """As `verify`, for a text whose views may be known already."""
+        """Return the same as `verify`, for a text whose views may be cached."""
         blank = text.blank
         made: list[ConstraintVerdict] = []
         status: ComplianceStatus = "pass"
@@ -116,7 +118,7 @@ class Verifier:
 
 
 def _check(constraint: ConstraintIR) -> tuple[ConstraintIR, bool, Any, Any]:
-    """Return a constraint, whether it is of a class of IFEval, its rule, and the rule's parameters."""
+    """Return a constraint, whether it belongs to IFEval, its rule, and the rule's parameters."""
     method = constraint.verify_method
     if method.startswith("ifeval:"):
         return constraint, True, RULES[method.removeprefix("ifeval:")], constraint.arg or {}
@@ -136,7 +138,7 @@ def loosened(text: str) -> list[str]:
 
 
 def verify_loose(verifier: Verifier, text: str) -> Sequence[bool | None]:
-    """Return, per constraint, whether it holds for any of the eight texts; None for constraints that are not IFEval's."""
+    """Return, for each constraint, whether it holds for any of the eight texts; None for constraints outside IFEval."""
     verdicts = [verifier.verify(each) for each in dict.fromkeys(loosened(text))]
     columns = zip(*(verdict.constraints for verdict in verdicts), strict=True)
     return [None if column[0].official is None else any(each.official for each in column) for column in columns]
