@@ -76,6 +76,8 @@ class Control(NamedTuple):
     """Which form of canary its tests run, and fail; None for none."""
     canary_exit: bool
     """Whether the exit code says that one failed."""
+    hidden: Mapping[str, CaseOutcome]
+    """By function, how its tests go with no runner and no sources in sight."""
     why: str = ""
 
 
@@ -109,16 +111,18 @@ async def control_of(task: Task, run: RunTests) -> Control:
     """Look at the untouched task, once. Raises SandboxError."""
     plain = seen(await run(task, task.start, {}))
     if task.braid.tests == "apart":
-        return Control(plain, None, canary_exit=False, why="the tests run where the work is not")
+        return Control(plain, None, canary_exit=False, hidden={}, why="the tests run where the work is not")
     seed = seed_of(task.digest, "control")
+    form = hidden(task.tests, seed)
+    unseen = _by_case(form, seen(await run(task._replace(tests=form.tests), task.start, {}))) if form else {}
     for number, form in enumerate(canaries(task.tests, seed)):
         both = seen(await run(task._replace(tests=form.tests), task.start, GO_ON))
         if not _canary_failed(both, seed):
             alone = _alone(task.tests, form)
             both = seen(await run(task._replace(tests=alone), task.start, GO_ON)) if alone else both
         if _canary_failed(both, seed):
-            return Control(plain, number, canary_exit=both.exit_code not in (0, None))
-    return Control(plain, None, canary_exit=False, why="tests/test.sh does not run a test that is added")
+            return Control(plain, number, canary_exit=both.exit_code not in (0, None), hidden=unseen)
+    return Control(plain, None, canary_exit=False, hidden=unseen, why="tests/test.sh does not run a test that is added")
 
 
 def _alone(tests: Files, form: Form) -> Files | None:
@@ -367,16 +371,14 @@ class _Looking:
         form = hidden(self._task.tests, self._seed)
         if form is None:
             return "the tests need fixtures"
-        control = seen(await self._run(self._task._replace(tests=form.tests), self._task.start, {}))
-        self._runs += 1
         plain = _by_function(self._control.plain.cases)
-        before = self._by_case(form, control)
+        before = self._control.hidden
         differing = {
             name for name, outcome in before.items() if plain.get(name, outcome) != outcome and outcome != "skipped"
         }
 
         def told(found: Seen) -> dict[str, CaseOutcome]:
-            return {name: outcome for name, outcome in self._by_case(form, found).items() if name not in differing}
+            return {name: outcome for name, outcome in _by_case(form, found).items() if name not in differing}
 
         if not before:
             return "tests/test.sh does not run it"
@@ -387,16 +389,6 @@ class _Looking:
             "passes only where a test runner or its sources are in sight",
             by_function=True,
         )
-
-    @staticmethod
-    def _by_case(form: Form, found: Seen) -> dict[str, CaseOutcome]:
-        cases: dict[str, CaseOutcome] = {}
-        for name, outcome in found.cases.items():
-            place, _, case = name.partition("::")
-            known = form.names.get(f"{place.rpartition('.')[2]}::{case}")
-            if known is not None:
-                cases[known] = outcome
-        return cases
 
     # -- comparison ----------------------------------------------------------------------------------------------------
 
@@ -438,6 +430,17 @@ class _Looking:
 def _differing(plain: Mapping[str, CaseOutcome], look: Mapping[str, CaseOutcome]) -> set[str]:
     """Tests that pass plain and fail in a look; one that could not be run there is none."""
     return {name for name, outcome in plain.items() if outcome == "passed" and look.get(name) == "failed"}
+
+
+def _by_case(form: Form, found: Seen) -> dict[str, CaseOutcome]:
+    """Outcomes in a form, by the name that the test has."""
+    cases: dict[str, CaseOutcome] = {}
+    for name, outcome in found.cases.items():
+        place, _, case = name.partition("::")
+        known = form.names.get(f"{place.rpartition('.')[2]}::{case}")
+        if known is not None:
+            cases[known] = outcome
+    return cases
 
 
 def _by_function(cases: Mapping[str, CaseOutcome]) -> dict[str, CaseOutcome]:
