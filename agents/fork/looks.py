@@ -215,11 +215,7 @@ class _Looking:
 
     @property
     def _has_python(self) -> bool:
-<<<<<<< HEAD
-        """Whether there are tests in Python. Other tests have the canary alone: without it no look was made."""
-=======
         """Whether there are tests in Python. Other tests have the canary, without which they are not looked at."""
->>>>>>> w25
         return any(path.endswith(".py") for path in self._task.tests)
 
     async def _test(self, tests: Files, files: Files | None = None, env: Mapping[str, str] | None = None) -> Seen:
