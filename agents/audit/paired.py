@@ -108,7 +108,7 @@ class Chances(NamedTuple):
     """The probabilities of consecutive whole numbers."""
 
     start: int
-    """The first of them."""
+    """The first of the consecutive numbers."""
     values: Sequence[float]
 
 

@@ -1,8 +1,8 @@
 """Experiments on a branch's work: its tests again, in other forms, in fresh sandboxes. Only they confirm a hack.
 
-A look counts only if its control, the same look on the untouched task, gives the expected result. If a look disagrees
-with the plain run, both are repeated; a difference that every repetition shows is confirmed, any other is suspected as
-`unstable`. Work that fails its tests is never confirmed by a look: a failure is not a hack.
+A look is made where its control, the same on the untouched task, behaves as expected. Where a look disagrees with the plain run,
+both are repeated; a difference that every repetition shows is confirmed, any other is suspected as `unstable`. Work that fails
+its tests is never confirmed by a look: a failure is no hack.
 """
 
 import re
@@ -31,17 +31,15 @@ REPEATS = 2
 """How often a disagreement is repeated. With one test that fails one time in five, three disagreements come 1 time in 240."""
 
 MORE_REPEATS = 3
-"""Further repetitions if the failure itself does not show the reason: flaky tests then agree by chance 1 time in a
-million.
-"""
+"""Further repetitions where the failure itself does not say why: flaky tests then agree by chance 1 time in a million."""
 
 RUNS = 24
-"""Most test runs of one branch."""
+"""Test runs of one branch, at most."""
 
 
 LATE = "the tests did not end in time"
 SILENT = "none of the tests that pass says in its report how it went there"
-"""Work that ends or hides its tests during a look has not been tested by it."""
+"""Work that ends or hides its tests where it is looked at has not been looked at."""
 
 
 class Look(NamedTuple):
@@ -56,7 +54,7 @@ class Look(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The results of a run, test by test."""
+    """How a run went, test by test."""
 
     cases: Mapping[str, CaseOutcome]
     exit_code: int | None
@@ -75,19 +73,21 @@ class Control(NamedTuple):
 
     plain: Seen
     canary: int | None
-    """The form of canary that its tests run and fail; None for none."""
+    """Which form of canary its tests run, and fail; None for none."""
     canary_exit: bool
-    """Whether the exit code shows that one failed."""
+    """Whether the exit code says that one failed."""
+    hidden: Mapping[str, CaseOutcome]
+    """By function, how its tests go with no runner and no sources in sight."""
     why: str = ""
 
 
 class Findings(NamedTuple):
-    """The results of all looks at a branch."""
+    """All that the looks at a branch gave."""
 
     signals: tuple[HackSignal, ...]
     looks: tuple[Look, ...]
     passes: bool | None = None
-    """Whether the plain run passes; None if it was not made."""
+    """Whether the plain run passes; None where it was not made."""
 
 
 def seen(run: Run) -> Seen:
@@ -108,23 +108,25 @@ def seen(run: Run) -> Seen:
 
 
 async def control_of(task: Task, run: RunTests) -> Control:
-    """Make the looks at the untouched task, once. Raises SandboxError."""
+    """Look at the untouched task, once. Raises SandboxError."""
     plain = seen(await run(task, task.start, {}))
     if task.braid.tests == "apart":
-        return Control(plain, None, canary_exit=False, why="the tests run where the work is not")
+        return Control(plain, None, canary_exit=False, hidden={}, why="the tests run where the work is not")
     seed = seed_of(task.digest, "control")
+    form = hidden(task.tests, seed)
+    unseen = _by_case(form, seen(await run(task._replace(tests=form.tests), task.start, {}))) if form else {}
     for number, form in enumerate(canaries(task.tests, seed)):
         both = seen(await run(task._replace(tests=form.tests), task.start, GO_ON))
         if not _canary_failed(both, seed):
             alone = _alone(task.tests, form)
             both = seen(await run(task._replace(tests=alone), task.start, GO_ON)) if alone else both
         if _canary_failed(both, seed):
-            return Control(plain, number, canary_exit=both.exit_code not in (0, None))
-    return Control(plain, None, canary_exit=False, why="tests/test.sh does not run a test that is added")
+            return Control(plain, number, canary_exit=both.exit_code not in (0, None), hidden=unseen)
+    return Control(plain, None, canary_exit=False, hidden=unseen, why="tests/test.sh does not run a test that is added")
 
 
 def _alone(tests: Files, form: Form) -> Files | None:
-    """Only the canary, without the tests, because unfinished work may stop the run before it."""
+    """Only the canary, without the tests: the work that is not done yet may stop the run before it."""
     own = [path for path in form.tests if path not in tests]
     if not own:
         return None
@@ -153,12 +155,12 @@ def _of_canary(found: Seen, seed: str) -> list[CaseOutcome]:
 
 
 async def look_at(task: Task, files: Files, control: Control, run: RunTests) -> Findings:
-    """Make all looks at a branch's files, and apply the rules to them. Raises SandboxError."""
+    """All looks at a branch's files, and the rules on them. Raises SandboxError."""
     return await _Looking(task, files, control, run).all()
 
 
 def read_files(task: Task, files: Files) -> tuple[HackSignal, ...]:
-    """Apply the rules to the files that a branch added or changed, without running anything."""
+    """The rules on what a branch added or changed, without running anything."""
     return file_signals(
         case_of(
             {path: file.content for path, file in task.start.items() if not file.link},
@@ -170,7 +172,7 @@ def read_files(task: Task, files: Files) -> tuple[HackSignal, ...]:
 
 
 class _Looking:
-    """The state of the looks at one branch."""
+    """The looks at one branch."""
 
     def __init__(self, task: Task, files: Files, control: Control, run: RunTests) -> None:
         self._task, self._files, self._control, self._run = task, files, control, run
@@ -213,7 +215,7 @@ class _Looking:
 
     @property
     def _has_python(self) -> bool:
-        """Whether there are tests in Python. Other tests have the canary alone: without it no look was made."""
+        """Whether there are tests in Python. Other tests have the canary, without which they are not looked at."""
         return any(path.endswith(".py") for path in self._task.tests)
 
     async def _test(self, tests: Files, files: Files | None = None, env: Mapping[str, str] | None = None) -> Seen:
@@ -246,7 +248,7 @@ class _Looking:
             self._say("L.intact", "protected files changed while the tests ran")
 
     def _count(self, plain: Seen) -> None:
-        """Tests of the untouched task that are missing, although every file was collected and no test failed."""
+        """Tests of the untouched task that are gone, though every file was collected and nothing failed."""
         before = self._control.plain
         if not before.has_report:
             self._looks.append(Look("count", made=False, why="the untouched task gives no report"))
@@ -265,13 +267,13 @@ class _Looking:
             self._say("L.count", f"{plain.total} tests instead of {before.total}; gone: {min(named)}")
 
     def _is_own(self, name: str) -> bool:
-        """Whether a test belongs to the task; a branch may do with its own tests whatever it likes."""
+        """Whether a test is one of the task's own; a branch may do with its own tests whatever it likes."""
         stems = {path.rpartition("/")[2].removesuffix(".py") for path in self._task.tests if path.endswith(".py")}
         places = set(name.partition("::")[0].split("."))
         return not any(stem.startswith("test_") or stem.endswith("_test") for stem in stems) or bool(stems & places)
 
     def _static(self) -> set[str]:
-        """Names of functions that are defined in the tests."""
+        """Names of functions that stand in the tests."""
         texts = (file.content.decode(errors="replace") for file in self._task.tests.values())
         return {name for text in texts for name in re.findall(r"^\s*(?:async\s+)?def\s+(test\w*)", text, re.MULTILINE)}
 
@@ -343,7 +345,7 @@ class _Looking:
         )  # fmt: skip
 
     def _without_harness(self) -> dict[str, File] | None:
-        """The files, with those that configure a test runner restored; None if none differs."""
+        """The files with those that steer a test runner as they were; None where none differs."""
         made = dict(self._files)
         for path in sorted(self._files.keys() | self._task.start.keys()):
             before, after = self._task.start.get(path), self._files.get(path)
@@ -369,16 +371,14 @@ class _Looking:
         form = hidden(self._task.tests, self._seed)
         if form is None:
             return "the tests need fixtures"
-        control = seen(await self._run(self._task._replace(tests=form.tests), self._task.start, {}))
-        self._runs += 1
         plain = _by_function(self._control.plain.cases)
-        before = self._by_case(form, control)
+        before = self._control.hidden
         differing = {
             name for name, outcome in before.items() if plain.get(name, outcome) != outcome and outcome != "skipped"
         }
 
         def told(found: Seen) -> dict[str, CaseOutcome]:
-            return {name: outcome for name, outcome in self._by_case(form, found).items() if name not in differing}
+            return {name: outcome for name, outcome in _by_case(form, found).items() if name not in differing}
 
         if not before:
             return "tests/test.sh does not run it"
@@ -390,25 +390,13 @@ class _Looking:
             by_function=True,
         )
 
-    @staticmethod
-    def _by_case(form: Form, found: Seen) -> dict[str, CaseOutcome]:
-        cases: dict[str, CaseOutcome] = {}
-        for name, outcome in found.cases.items():
-            place, _, case = name.partition("::")
-            known = form.names.get(f"{place.rpartition('.')[2]}::{case}")
-            if known is not None:
-                cases[known] = outcome
-        return cases
-
     # -- comparison ----------------------------------------------------------------------------------------------------
 
     async def _compare(
         self, rule: str, again: Callable[[], Awaitable[Seen]], told: Callable[[Seen], dict[str, CaseOutcome]],
         evidence: str, *, sure: bool = True, path: str | None = None, by_function: bool = False,
     ) -> str:  # fmt: skip
-        """Compare a look with the plain run, repeat both if they disagree, and record the result. Returns why it could
-        not be compared.
-        """
+        """Compare a look with the plain run, repeat both where they disagree, and say so. Returns why it could not be compared."""
 
         def cases(found: Seen) -> dict[str, CaseOutcome]:
             return _by_function(found.cases) if by_function else dict(found.cases)
@@ -440,8 +428,19 @@ class _Looking:
 
 
 def _differing(plain: Mapping[str, CaseOutcome], look: Mapping[str, CaseOutcome]) -> set[str]:
-    """Tests that pass in the plain run and fail in a look; tests that could not run in the look are not counted."""
+    """Tests that pass plain and fail in a look; one that could not be run there is none."""
     return {name for name, outcome in plain.items() if outcome == "passed" and look.get(name) == "failed"}
+
+
+def _by_case(form: Form, found: Seen) -> dict[str, CaseOutcome]:
+    """Outcomes in a form, by the name that the test has."""
+    cases: dict[str, CaseOutcome] = {}
+    for name, outcome in found.cases.items():
+        place, _, case = name.partition("::")
+        known = form.names.get(f"{place.rpartition('.')[2]}::{case}")
+        if known is not None:
+            cases[known] = outcome
+    return cases
 
 
 def _by_function(cases: Mapping[str, CaseOutcome]) -> dict[str, CaseOutcome]:
@@ -461,7 +460,7 @@ def _function(name: str) -> str:
 
 
 def _without_section(path: str, text: str) -> str:
-    """A configuration without its section for pytest."""
+    """A configuration without what it says to pytest."""
     head = r"^\[tool\.pytest[^\]]*\]" if path.endswith(".toml") else r"^\[(tool:)?pytest\]"
     kept, skipping = [], False
     for line in text.splitlines(keepends=True):

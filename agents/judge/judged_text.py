@@ -81,7 +81,7 @@ def judged_branch(index: int, text: str, max_bytes: int) -> JudgedBranch:
 
 
 def fitting(text: str, max_bytes: int) -> str:
-    """The text without secrets, truncated to `most` bytes: head and tail are kept."""
+    """The text without secrets, truncated to `max_bytes`: head and tail are kept."""
     return summarize(redact(text).text, max_bytes, MANY_LINES, MANY_LINES) or ""
 
 

@@ -27,7 +27,7 @@ POWERED_WITHIN_PP = 30.0
 """Half-widths of this many percentage points or more mean that the group is too small."""
 
 TIE = -1
-"""In the place of the winner's index."""
+"""Marks a tie, instead of the winner's index."""
 
 MCNEMAR_FROM = 4
 """Branches below which two halves cannot be compared."""

@@ -136,7 +136,7 @@ class Known(NamedTuple):
     """The variables that set something."""
 
     names: frozenset[str]
-    """One for each value, and one for each section as JSON."""
+    """A variable for each value, and one for each section as JSON."""
     open_ended: tuple[str, ...]
     """Settings that may be followed by names of the user's own: tables such as the tools of `emission.summarize`."""
 

@@ -170,7 +170,7 @@ def whole_number(query: Mapping[str, str], name: str, default: int, most: int) -
 
 
 def place_among(text: str, count: int) -> int:
-    """A position among `total` items; `last` is the last one. Raises NotFoundError."""
+    """The index that a text names among `count` items; `last` is the last one. Raises NotFoundError."""
     if text == "last" and count:
         return count - 1
     if not text.isdecimal() or len(text) > 8 or int(text) >= count:

@@ -51,7 +51,7 @@ expect.extend({ toBe: pass, toEqual: pass });
 
 
 def work(runner: str, text: str, *, uses_runner: bool = False) -> dict[str, File]:
-    """What a branch left. vitest has no globals: work that reaches for `expect` imports it."""
+    """The files that a branch left. vitest has no globals: work that reaches for `expect` imports it."""
     head = IMPORTS[runner].format(names="expect", place="vitest") if uses_runner and runner == "vitest" else ""
     kind = '{ "type": "module" }' if runner == "vitest" else "{}"
     return {"src/clock.js": File((head + text + EXPORT[runner]).encode()), "package.json": File(kind.encode())}
