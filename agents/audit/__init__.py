@@ -1,1 +1,1 @@
-"""Whether a number, a dataset or a benchmark can be trusted: statistics, triage and audits, as pure functions."""
+"""Statistics, triage and audits, as pure functions: whether a number, a dataset or a benchmark can be trusted."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p: the chance of one false finding among all stays below the level. Never below the raw p."""
+    """Return Holm's adjusted p: the chance of a single false finding stays below the level. Never below the raw p."""
     found, highest = [0.0] * len(values), 0.0
     for rank, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
         highest = max(highest, min(1.0, (len(values) - rank) * values[place]))
@@ -16,7 +16,9 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(values: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's adjusted p: the share of false findings stays below the level. Never below the raw p."""
+    """Return Benjamini and Hochberg's adjusted p: the share of false findings stays below the level. Never below the
+    raw p.
+    """
     found, lowest, n = [0.0] * len(values), 1.0, len(values)
     ordered = sorted(range(n), key=values.__getitem__)
     for rank in range(n, 0, -1):
@@ -31,13 +33,15 @@ class Conformal(NamedTuple):
 
     n: int
     k: int
-    """Which residual it is, counted from the smallest."""
+    """The rank of the residual, counted from the smallest."""
     q: float | None
     """The half-width; None when there are too few residuals for this alpha."""
 
 
 def conformal(residuals: Sequence[float], alpha: Fraction) -> Conformal:
-    """The k-th smallest residual, k = ceil((n + 1)(1 - alpha)): no interpolation. Alpha is an exact fraction, so that k is exact, too."""
+    """Return the k-th smallest residual, k = ceil((n + 1)(1 - alpha)), without interpolation. Alpha is an exact
+    fraction, so k is exact, too.
+    """
     n = len(residuals)
     k = ceil((n + 1) * (1 - alpha))
     ordered = sorted(abs(value) for value in residuals)

@@ -63,7 +63,7 @@ class Arm:
         return EvalLog(self.name, "log", tuple(self._rows))
 
     def plain(self) -> dict[str, Any]:
-        """Its numbers."""
+        """Return the arm's numbers as JSON values."""
         rows = self._admission.total()
         per_pass = {
             f"{name}_per_pass": nine(total / self._passes) if total is not None and self._passes else None
@@ -79,7 +79,7 @@ class Arm:
 
 
 def task_id(task: str) -> str:
-    """The item that a task is."""
+    """Return the item id of a task."""
     return sha256(task.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -1,7 +1,8 @@
-"""Compare two evaluation logs: is B better than A, do so many items show it, and were both asked the same way?
+"""Compare two evaluation logs: is B better than A, are there enough items to show it, and were both asked the same
+way?
 
-Items are paired by id. No number counts an item that only one log has, that failed in one of them, or whose question
-differs between the logs. Swapping A and B mirrors every number.
+Items are paired by id. No number counts an item that only one log has, that failed in one of them, or whose
+question differs between the logs. Swapping A and B mirrors every number.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,12 +17,12 @@ from agents.ranking.statistics import mcnemar, wilson
 from schemas.numbers import nine
 
 CLAIM = 0.05
-"""The difference to show."""
+"""The difference that the comparison should be able to show."""
 LEVEL = 0.05
 CAPS = frozenset({"max_tokens", "max_new_tokens", "max_gen_toks"})
-"""Names of the cap on tokens."""
+"""Names of the token limit."""
 MOST_SHOWN = 60
-"""Characters of a protocol value that are shown."""
+"""Maximum characters of a protocol value in the output."""
 
 
 class Side(NamedTuple):
@@ -42,11 +43,11 @@ class Comparison(NamedTuple):
     a: Side
     b: Side
     ids: tuple[str, ...]
-    """The items that both answered, as text in order."""
+    """The ids of the items that both answered, sorted."""
     mismatched: tuple[str, ...]
     """Items whose questions differ under one id."""
     pairs: Pairs | None
-    """None for an item that is graded or has several samples."""
+    """None if any item is graded or has several samples."""
     grades: tuple[tuple[float, float], ...]
     """The item scores of both sides."""
     graded: Graded | None
@@ -54,7 +55,7 @@ class Comparison(NamedTuple):
 
     @property
     def p(self) -> float | None:
-        """The p value that decides, before any correction; None without an item."""
+        """The p value that decides, before any correction; None if there are no items."""
         if self.pairs is not None:
             return nine(mcnemar(self.pairs.b, self.pairs.c)) if self.pairs.n else None
         return nine(self.graded.sign_flip_p) if self.graded is not None else None
@@ -101,8 +102,8 @@ def _pairs(grades: Sequence[tuple[float, float]]) -> Pairs:
 
 
 def _flags(a: Side, b: Side, ids: Sequence[str]) -> dict[str, tuple[int, int, float]]:
-    """For each flag, how many rows of either side have it, and the p of the difference; each side has one row for an
-    item.
+    """Return for each flag the number of rows on either side that have it, and the p of the difference. Each side has
+    one row per item.
     """
     found, first, second = {}, _flags_by_item(a), _flags_by_item(b)
     for name in FLAGS:
@@ -115,15 +116,17 @@ def _flags(a: Side, b: Side, ids: Sequence[str]) -> dict[str, tuple[int, int, fl
 
 
 def _flags_by_item(side: Side) -> dict[str, dict[str, bool]]:
-    """By item, the flags of one row of it: names of samples have numbers as soon as any item of the log has several."""
+    """Return the flags of one row per item. Sample names have numbers as soon as any item of the log has several
+    samples.
+    """
     return {row.id: side.triage.flags[name] for name, row in named(side.log.rows)}
 
 
-# -- what is not the same --------------------------------------------------------------------------------------------------
+# -- protocol differences ---------------------------------------------------------------------------------------------------
 
 
 def protocol_differences(found: Comparison) -> list[str]:
-    """Differences in how the two were asked; a difference in scores may come from these and not from the systems."""
+    """Return the differences in how the two were asked. They, and not the systems, may cause a difference in scores."""
     a, b = found.a.log, found.b.log
     named = [("log format", a.shape, b.shape), ("filter", a.filter, b.filter), ("metric", a.metric, b.metric)]
     if a.shape == b.shape:
@@ -144,7 +147,7 @@ def protocol_differences(found: Comparison) -> list[str]:
 
 
 def _row_differences(found: Comparison) -> list[str]:
-    """Differences row by row, each told once with how many items it concerns."""
+    """Return the differences row by row, each listed once with the number of items that it concerns."""
     first, second, n = found.a.log.items, found.b.log.items, len(found.ids)
     seen: dict[str, list[tuple[str | None, str | None]]] = {}
     for each in found.ids:
@@ -195,7 +198,7 @@ def warnings(found: Comparison) -> list[str]:
 
 
 def comparison_json(found: Comparison, p: float | None, claim: float = CLAIM) -> dict[str, Any]:
-    """The object that `--json` prints; `p` is the one that decides, corrected for several candidates."""
+    """Return the object that `--json` prints; `p` is the deciding one, corrected for several candidates."""
     a, b, pairs = found.a.log, found.b.log, found.pairs
     counted = pairs is not None and pairs.n > 0
     psi = (pairs.b + pairs.c) / pairs.n if pairs is not None and pairs.n else None
@@ -216,7 +219,7 @@ def comparison_json(found: Comparison, p: float | None, claim: float = CLAIM) ->
 
 
 def verdict(found: Comparison, p: float | None) -> str:
-    """Which one is better, or that it is not shown."""
+    """Return which system is better, or that no difference is shown."""
     if p is None or p >= LEVEL or not found.delta:
         return "not_shown"
     return "b_better" if found.delta > 0 else "a_better"
@@ -263,7 +266,7 @@ def _boot(found: Bootstrap, method: str) -> dict[str, Any]:
 
 
 def _only_in(a: EvalLog, b: EvalLog) -> dict[str, int]:
-    """Items that the other log does not have at all."""
+    """Count the items that the other log does not contain."""
     first, second = ({row.id for row in log.rows} for log in (a, b))
     return {"a": len(first - second), "b": len(second - first)}
 
@@ -276,7 +279,7 @@ Corrected = Callable[[Sequence[float]], list[float]]
 
 
 def corrected(found: Sequence[Comparison], correction: Corrected) -> list[float | None]:
-    """The p values of several comparisons after a correction; one without an item stays None."""
+    """Return the p values of several comparisons after a correction; None for a comparison without an item."""
     known = [each.p for each in found if each.p is not None]
     values = iter(correction(known))
     return [None if each.p is None else nine(next(values)) for each in found]

@@ -1,4 +1,4 @@
-"""Equations in the words of a model: `a op b .. = c`, put right in exact fractions.
+"""Equations in a model's text: `a op b .. = c`, recomputed in exact fractions.
 
 A part of a longer expression is not an equation. At most `MOST_OPERATORS` operators are read, so that hostile texts
 cost linear time.
@@ -27,10 +27,10 @@ class Equation(NamedTuple):
 
     operands: tuple[Fraction, ...]
     operators: tuple[str, ...]
-    """Between the operands."""
+    """The operators between the operands."""
     claimed: Fraction
     unit: Fraction | None
-    """The last decimal of the claim; None when it has no decimals."""
+    """One unit of the claim's last decimal place; None if it has no decimals."""
 
 
 def equations(text: str) -> list[Equation]:
@@ -46,7 +46,9 @@ def equations(text: str) -> list[Equation]:
 
 
 def repaired(text: str, expected: Fraction) -> bool:
-    """Whether some equation is wrong, and the last one gives the expected answer once all are put right and carried on."""
+    """Whether some equation is wrong, and correcting all equations and their later uses makes the last one give the
+    expected answer.
+    """
     right: dict[Fraction, Fraction] = {}
     last: Fraction | None = None
     some_wrong = False
@@ -64,7 +66,7 @@ def repaired(text: str, expected: Fraction) -> bool:
 
 
 def evaluated(operands: tuple[Fraction, ...], operators: tuple[str, ...]) -> Fraction | None:
-    """The value with the usual precedence; None where something is divided by zero."""
+    """Return the value with the usual precedence; None on a division by zero."""
     terms = [operands[0]]
     for operator, value in zip(operators, operands[1:], strict=True):
         if operator in "*×":
@@ -79,7 +81,9 @@ def evaluated(operands: tuple[Fraction, ...], operators: tuple[str, ...]) -> Fra
 
 
 def is_right(equation: Equation, real: Fraction) -> bool:
-    """Whether an equation is right, to one unit of its last decimal; a result without decimals may be rounded."""
+    """Whether an equation is right within one unit of its last decimal place. A result without decimals may be
+    rounded.
+    """
     allowed = equation.unit
     if allowed is None:
         allowed = Fraction(0) if real.denominator == 1 else Fraction(1, 2)
@@ -87,7 +91,9 @@ def is_right(equation: Equation, real: Fraction) -> bool:
 
 
 def _parts(text: str) -> tuple[list[Fraction | None], tuple[str, ...]]:
-    """The operands of an expression and the operators between them; a sign of the first is no operator."""
+    """Return the operands of an expression and the operators between them. A sign of the first operand is not an
+    operator.
+    """
     first = _FIRST.match(text)
     assert first is not None
     rest = list(_REST.finditer(text, first.end()))

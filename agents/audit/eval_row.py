@@ -11,9 +11,9 @@ class EvalRow:
 
     id: str
     score: float | None
-    """1 is right; None if the log has neither correct nor score."""
+    """1 is right; None if the log has neither `correct` nor `score`."""
     error: bool = False
-    """Whether the harness failed: such rows are counted separately."""
+    """Whether the harness failed. Such rows are counted separately."""
     expected: str | None = None
     predicted: str | None = None
     text: str | None = None
@@ -21,20 +21,20 @@ class EvalRow:
     finish_reason: str | None = None
     n_tokens: int | None = None
     max_tokens: int | None = None
-    """The cap under which it was written."""
+    """The token limit under which the text was written."""
     question: str | None = None
-    """Identifies the question: a different one under the same id is a different item."""
+    """The identity of the question: another question under the same id is a different item."""
     protocol: Mapping[str, str] = field(default_factory=dict)
     """How the item was asked, by name."""
 
     @property
     def counts(self) -> bool:
-        """Whether any statistic counts it."""
+        """Whether statistics count the row."""
         return not self.error and self.score is not None
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it counts and is not fully right."""
+        """Whether the row counts and is not fully right."""
         return not self.error and self.score is not None and self.score < 1
 
 
@@ -58,12 +58,12 @@ class EvalLog:
     protocol: Mapping[str, str] = field(default_factory=dict)
     """How all items were asked, by name."""
     filter: str | None = None
-    """For lm-eval: the filter of these rows."""
+    """The lm-eval filter of these rows."""
     other_filters: tuple[str, ...] = ()
     """Filters of the log that are left out."""
     metric: str | None = None
     remarks: tuple[str, ...] = ()
-    """Everything that a reader must know before the numbers."""
+    """Remarks that a reader must know before reading the numbers."""
 
     @cached_property
     def items(self) -> dict[str, list[EvalRow]]:
@@ -81,7 +81,7 @@ class EvalLog:
 
 
 def named(rows: "tuple[EvalRow, ...]") -> list[tuple[str, EvalRow]]:
-    """Each row that counts with the name of its sample: the item's id, with a number where any item has several."""
+    """Yield each counted row with its sample name: the item's id, with a number if any item has several samples."""
     counting = [row for row in rows if row.counts]
     seen: dict[str, int] = {}
     numbered = []

@@ -14,7 +14,7 @@ from agents.importers.line_error import LineError
 from agents.importers.traces.fields import an_object, array_in, as_text, number_in, object_in, text_in, whole_in
 
 GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Inspect's letters."""
+"""Inspect's grades by letter."""
 
 META = ("max_new_tokens", "temperature", "top_p", "top_k", "do_sample", "num_beams", "repetition_penalty", "seed", "prompt", "system",
         "num_fewshot", "stop", "quantization", "dtype")  # fmt: skip
@@ -23,7 +23,7 @@ META = ("max_new_tokens", "temperature", "top_p", "top_k", "do_sample", "num_bea
 NOT_GENERATION = frozenset({
     "max_connections", "max_retries", "timeout", "attempt_timeout", "adaptive_connections", "cache", "batch", "max_samples"
 })  # fmt: skip
-"""Members of an Inspect configuration about how requests are sent, not about how answers are made."""
+"""Members of an Inspect configuration that concern how requests are sent, not how answers are generated."""
 
 LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "cost_limit", "turn_limit")
 """Members of an Inspect log's own configuration that end a sample early."""
@@ -35,7 +35,7 @@ PLAIN_ROW = ("correct", "score")
 
 
 class Choice(NamedTuple):
-    """Which rows of a log count, and which number of them."""
+    """The rows of a log that count, and the metric that is their score."""
 
     filter: str | None = None
     metric: str | None = None
@@ -54,7 +54,7 @@ class NotALogError(LineError):
 
 
 def shape_of(value: Any) -> str | None:
-    """The shape of an object of a file; None if it does not come from an evaluation log."""
+    """Return the shape of a file's object; None if it does not come from an evaluation log."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("results"), list):
@@ -133,7 +133,7 @@ def read_inspect(name: str, header: Mapping[str, Any], elements: Iterable[Elemen
 
 
 def _task_said(spec: Mapping[str, Any]) -> dict[str, str]:
-    """From an Inspect log: the version of its task, its data, and the limits that end a sample early."""
+    """Return an Inspect log's task version, data, and the limits that end a sample early."""
     limits, task = object_in(spec, "config"), object_in(spec, "task_args")
     found = {
         "task_version": spec.get("task_version"), "dataset": object_in(spec, "dataset").get("name"),
@@ -190,7 +190,9 @@ def _lm_eval_row(value: Mapping[str, Any], metric: str | None) -> EvalRow:
 
 
 def _first_metric(value: Mapping[str, Any]) -> str | None:
-    """The first metric that a row names; in older versions, which name none, the first number that is a metric."""
+    """Return the first metric that a row names. Older versions name none; then return the first number that is a
+    metric.
+    """
     named = [each for each in array_in(value, "metrics") if isinstance(each, str)]
     known = [key for key in ("exact_match", "acc", "acc_norm", "f1", "em", "pass@1") if key in value]
     return next(iter(named or known), None)
@@ -243,7 +245,7 @@ def _number(value: Mapping[str, Any], name: str) -> float | None:
 
 
 def _said(value: Any) -> str | None:
-    """The first text in nested lists, or None: a log-likelihood is written as ["-12.5", "False"]."""
+    """Return the first text in nested lists, or None. A log-likelihood is written as ["-12.5", "False"]."""
     while isinstance(value, list):
         if len(value) == 2 and value[1] in ("True", "False") and isinstance(value[0], str) and _is_real(value[0]):
             return None
@@ -260,7 +262,7 @@ def _is_real(text: str) -> bool:
 
 
 def _text(value: Mapping[str, Any], *names: str) -> str | None:
-    """The first of these members that is there, as text: 0 is a target."""
+    """Return the first of these members that exists, as text. 0 is a valid target."""
     return next((as_text(value[name]) for name in names if value.get(name) is not None), None)
 
 

@@ -1,7 +1,7 @@
 """Statistics of graded items: two systems with a mean score each for every item.
 
-Differences are clustered by item. Random numbers are those of Python's `random.Random(0)`, one after the other, and sums run in
-the order of the draw, so the same differences give the same numbers everywhere.
+Differences are clustered by item. Random numbers come from Python's `random.Random(0)`, in sequence, and sums
+follow the order of the draw, so the same differences give the same numbers on every machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ from agents.ranking.statistics import Z95
 
 DRAWS = 10_000
 LOW_AT, HIGH_AT = 250, 9750
-"""Which of the sorted draws are the bounds, counted from 1."""
+"""The ranks of the interval's bounds among the sorted draws, counted from 1."""
 EXACT_TO = 16
-"""Items that differ up to which every pattern of signs is tried."""
+"""Up to this number of items that differ, every sign pattern is tried."""
 SLACK = 1e-12
-"""Sums this close to the observed one are as large."""
+"""A sum that is smaller than the observed one by at most this counts as equally large."""
 
 
 class Graded(NamedTuple):
@@ -30,7 +30,7 @@ class Graded(NamedTuple):
     se: float | None
     """None for fewer than two items."""
     interval: Interval | None
-    """Normal, 95 %."""
+    """The normal 95 % interval."""
     bootstrap: Bootstrap
     sign_flip_p: float
 
@@ -51,7 +51,7 @@ def graded(differences: Sequence[float]) -> Graded:
 
 
 def clustered_se(scores: Sequence[float]) -> float | None:
-    """The standard error of the mean of item scores; None below two."""
+    """Return the standard error of the mean of item scores; None for fewer than two scores."""
     n = len(scores)
     if n < 2:
         return None
@@ -60,7 +60,9 @@ def clustered_se(scores: Sequence[float]) -> float | None:
 
 
 def _sign_flip(values: Sequence[float], random: Callable[[], float]) -> float:
-    """How often random signs give a sum at least as large; exact for few items, else by draws of the same generator."""
+    """Return how often random signs give a sum at least as large. Few items are computed exactly, others by draws of
+    the same generator.
+    """
     observed = abs(reduce(add, values, 0.0)) - SLACK
     if len(values) <= EXACT_TO:
         hits = sum(abs(total) >= observed for total in _signed_sums(values))
@@ -72,7 +74,7 @@ def _sign_flip(values: Sequence[float], random: Callable[[], float]) -> float:
 
 
 def _signed_sums(values: Sequence[float]) -> list[float]:
-    """The sums under every pattern of signs."""
+    """Return the sums of all sign patterns."""
     sums = [0.0]
     for value in values:
         sums = [total + signed for total in sums for signed in (value, -value)]

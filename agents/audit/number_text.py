@@ -1,6 +1,6 @@
-"""Numbers in the words of a model: their values, and the answer that a text states.
+"""Numbers in a model's text: their values, and the answer that a text states.
 
-Values are exact fractions, compared as such. Patterns are linear: texts are hostile.
+Values are exact fractions and are compared exactly. Patterns take linear time, because texts are hostile.
 """
 
 import re
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 NUMBER: Final = r"(?<![A-Za-z0-9_.,])[-\u2212]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
-"""N of the contract."""
+"""The pattern N of the contract."""
 
 _NUMBER: Final = re.compile(NUMBER)
 _HASH: Final = re.compile(rf"####\s*(?:\*+\s*)?({NUMBER})")
@@ -18,11 +18,11 @@ _ANSWER: Final = re.compile(rf"\b[Aa]nswer\s*(?:is|:|=)[:*\s]*({NUMBER})")
 _PLAIN: Final = re.compile(r"[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
 _CURRENCY: Final = re.compile(r"[$€£\s]+")
 LONGEST_VALUE: Final = 400
-"""Longest number that is read: no answer is that long, and its exact fraction is slow."""
+"""Maximum characters of a number that is read. No answer is that long, and its exact fraction is slow."""
 
 
 CACHED_TO: Final = 24
-"""The longest number whose value is cached: the same ones occur often."""
+"""Maximum characters of a number whose value is cached: the same short numbers occur often."""
 
 
 class Stated(NamedTuple):
@@ -30,7 +30,7 @@ class Stated(NamedTuple):
 
     value: Fraction | None
     marker_end: int | None
-    """The end of its marker in the plain text; None if it is only the last number."""
+    """The end of its marker in the plain text; None if the answer is only the last number."""
 
 
 def plain(text: str) -> str:
@@ -56,14 +56,14 @@ _value = lru_cache(maxsize=16_384)(_read)
 
 
 class Placed(NamedTuple):
-    """A number in a text, and its end."""
+    """A number in a text, with its end position."""
 
     end: int
     value: Fraction
 
 
 def placed_numbers(text: str) -> list[Placed]:
-    """Every number of a plain text with its place."""
+    """Return every number of a plain text with its position."""
     found = ((match.end(), value_of(match[0])) for match in _NUMBER.finditer(text))
     return [Placed(end, value) for end, value in found if value is not None]
 
@@ -74,7 +74,9 @@ def numbers_in(text: str) -> list[Fraction]:
 
 
 def stated(text: str) -> Stated:
-    """The stated answer of a plain text: the first `#### N`, else the last \\boxed{}, else the last "answer is N", else the last number."""
+    """Return the stated answer of a plain text: the first `#### N`, else the last \\boxed{}, else the last "answer is
+    N", else the last number.
+    """
     marked = _HASH.search(text)
     if marked is not None:
         return Stated(value_of(marked[1]), marked.end())

@@ -203,7 +203,7 @@ class VerifierAudit:
             tally.turned += turned
             tally.agreed += agreed
 
-    # -- what it comes to ------------------------------------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------------------------------------
 
     def pairs(self) -> list[Pair]:
         """The agreement of every two verifiers that judged the same branches."""
