@@ -1,7 +1,8 @@
-"""Statistics of paired outcomes: two systems, one yes-or-no answer of each to every item.
+"""Statistics of paired outcomes: two systems, each with one yes-or-no answer to every item.
 
-Everything follows from four counts (`Pairs`). The bootstrap is exact: the distribution of a resampled difference is computed by
-convolution, not drawn. Swapping the two sides mirrors every number. An undefined number is None, never 0.
+Everything follows from four counts (`Pairs`). The bootstrap is exact: the distribution of a resampled difference is
+computed by convolution, not drawn. Swapping the two sides mirrors every number. An undefined number is None, never
+0.
 """
 
 from collections.abc import Sequence
@@ -12,12 +13,13 @@ from typing import NamedTuple
 from agents.ranking.statistics import Z95, mcnemar, wilson
 
 Z_ALPHA = Z95
-"""Two-sided 5 %."""
+"""The normal quantile of a two-sided level of 5 %."""
 Z_POWER = 0.8416212335729143
-"""A power of 80 %."""
+"""The normal quantile of a power of 80 %."""
 LOW, HIGH = 0.025, 0.975
 NEGLIGIBLE = 1e-25
-"""Probabilities at the ends of a distribution that are dropped: together they are far below the last digit that leaves."""
+"""Smaller probabilities at the ends of a distribution are dropped. Their sum is far below the last
+digit of a result."""
 
 
 class Pairs(NamedTuple):
@@ -32,7 +34,7 @@ class Pairs(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Number of items that both answered."""
+        """The number of items that both answered."""
         return self.both + self.b + self.c + self.neither
 
 
@@ -52,7 +54,7 @@ class Bootstrap(NamedTuple):
 
 
 def mid_p(b: int, c: int) -> float:
-    """McNemar's mid-p: the observed outcome counts half. 1 if there are no discordant pairs."""
+    """Return McNemar's mid-p: the observed outcome counts half. It is 1 if there are no discordant pairs."""
     if b + c == 0:
         return 1.0
     seen = comb(b + c, b) / (1 << (b + c))
@@ -60,7 +62,7 @@ def mid_p(b: int, c: int) -> float:
 
 
 def newcombe(pairs: Pairs) -> Interval:
-    """The 95 % interval of rate B - rate A by Newcombe's method 10, for n > 0. It never leaves -1..1."""
+    """Return the 95 % interval of rate B - rate A by Newcombe's method 10, for n > 0. It never leaves -1..1."""
     n, (both, b, c, _) = pairs.n, pairs
     rate_a, rate_b = (both + b) / n, (both + c) / n
     (low_a, high_a), (low_b, high_b) = wilson(both + b, n), wilson(both + c, n)
@@ -71,12 +73,12 @@ def newcombe(pairs: Pairs) -> Interval:
 
 
 def _joined(one: float, other: float, phi: float) -> float:
-    """The half-width of a difference, from the half-widths of its two sides; symmetric."""
+    """Return the half-width of a difference from the half-widths of its two sides; symmetric."""
     return sqrt(max(0.0, one * one + other * other - 2 * phi * (one * other)))
 
 
 def _phi(pairs: Pairs) -> float:
-    """The correlation of the two sides, with Newcombe's correction."""
+    """Return the correlation of the two sides, with Newcombe's correction."""
     both, b, c, neither = pairs
     root = sqrt((both + b) * (c + neither) * (both + c) * (b + neither))
     if not root:
@@ -89,7 +91,7 @@ def _phi(pairs: Pairs) -> float:
 
 def exact_bootstrap(n: int, b: int, c: int) -> Bootstrap:
     """Return the interval and p that infinitely many resamples of the pairs would give, for n > 0."""
-    if b > c:  # one orientation is computed, so that swapping the sides mirrors every digit
+    if b > c:  # compute one orientation only, so that swapping the sides mirrors every digit
         low, high, p = exact_bootstrap(n, c, b)
         return Bootstrap(0.0 - high, 0.0 - low, p)
     start, chances = _power_of(Chances(-1, (b / n, (n - b - c) / n, c / n)), n)
@@ -113,7 +115,7 @@ class Chances(NamedTuple):
 
 
 def _power_of(one: Chances, n: int) -> Chances:
-    """The distribution of the sum of n independent draws, by repeated squaring."""
+    """Return the distribution of the sum of n independent draws, by repeated squaring."""
     result = Chances(0, (1.0,))
     while n:
         if n & 1:
@@ -125,7 +127,7 @@ def _power_of(one: Chances, n: int) -> Chances:
 
 
 def _sum_of(one: Chances, other: Chances) -> Chances:
-    """The distribution of the sum of two, without what is negligible at its ends."""
+    """Return the distribution of the sum of two variables, without negligible probabilities at its ends."""
     short, long = sorted((one.values, other.values), key=len)
     reverse, size = short[::-1], len(short)
     padded = (*(0.0,) * (size - 1), *long, *(0.0,) * (size - 1))
@@ -136,7 +138,7 @@ def _sum_of(one: Chances, other: Chances) -> Chances:
 
 
 def min_detectable(n: int, psi: float) -> float | None:
-    """Connor: the smallest difference that n pairs show with a power of 80 %, psi of them discordant.
+    """Return Connor's smallest difference that n pairs show with a power of 80 %, if psi of them are discordant.
 
     None if no difference can be detected: it would exceed all discordant pairs, or there are none.
     """
@@ -148,7 +150,9 @@ def min_detectable(n: int, psi: float) -> float | None:
 
 
 def pairs_for(delta: float, psi: float) -> int | None:
-    """Connor: how many pairs show a difference with a power of 80 %; None when it is 0, or more than all discordant pairs."""
+    """Return Connor's number of pairs that show a difference with a power of 80 %; None if the difference is 0 or
+    exceeds all discordant pairs.
+    """
     delta = abs(delta)
     if delta == 0 or delta > psi:
         return None

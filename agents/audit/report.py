@@ -1,7 +1,6 @@
-"""The audit report as a value: everything that a reviewer needs to know of a log or a dataset, with null for unknown
-values.
+"""The audit report as a value: all facts that a reviewer needs about a log or a dataset. Unknown values are null.
 
-Dated by the last closure, never by a clock: the same log gives the same bytes.
+The report carries the time of the last closure, not of a clock: the same log gives the same bytes.
 """
 
 from collections import Counter
@@ -20,11 +19,11 @@ from schemas.numbers import nine
 SCHEMA = "braidstream-audit-report/v1"
 VALID = (Authenticity.DSSE_VALID, Authenticity.INLINE_VALID)
 SHARES = ("0", "0-25 %", "25-50 %", "50-75 %", "75-100 %", "100 %")
-"""Shares of the branches of a rollout that pass."""
+"""Classes of rollouts by the share of their branches that pass."""
 
 
 class AuditReport:
-    """Takes in rollouts and evidence, one by one, and keeps counts."""
+    """Counts rollouts and evidence, one by one."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
@@ -46,7 +45,7 @@ class AuditReport:
         self._unsigned: set[str] = set()
 
     def add(self, facts: RolloutFacts, emission: Emission | None, *, gaps: bool, traced: bool, finishes: bool) -> None:
-        """Count a rollout; without an emission it is open, or cannot be made again."""
+        """Count a rollout. Without an emission, it is still open or cannot be rebuilt."""
         self._rollouts += 1
         self.verifiers.add(facts)
         self.tools.add(facts)
@@ -75,7 +74,7 @@ class AuditReport:
         self._last_ms = closed_at_ms if self._last_ms is None else max(self._last_ms, closed_at_ms)
 
     def add_evidence(self, evidence: Evidence) -> None:
-        """Verify a record, and count its findings: it is parsed and made canonical once."""
+        """Verify a record and count its findings. It is parsed and canonicalized only once."""
         verdict = self._verifier.add(evidence)
         self._records += 1
         self._bad += not verdict.ok
@@ -101,7 +100,7 @@ class AuditReport:
             self._date(created)
 
     def plain(self) -> dict[str, Any]:
-        """The whole report; call it once, after all rollouts were added."""
+        """Return the whole report. Call it once, after all rollouts are added."""
         chains = self._verifier.finish()
         for chain in chains:
             self.matrix.add_chain(whole=self._is_whole(chain))
@@ -137,7 +136,7 @@ class AuditReport:
         }  # fmt: skip
 
     def _is_whole(self, chain: ChainVerdict) -> bool:
-        """Whether a rollout has intact evidence with valid signatures, and no event of it is missing."""
+        """Whether a rollout has intact evidence with valid signatures, and none of its events is missing."""
         return str(chain.state) == "intact" and chain.chain not in self._unsigned and chain.chain not in self._with_gaps
 
 

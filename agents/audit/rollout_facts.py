@@ -1,5 +1,5 @@
-"""The facts of one rollout for audits: every verdict, including superseded ones, how its branches ended, and their tool
-calls.
+"""The facts of one rollout for audits: every verdict (including superseded ones), the ends of its branches, and their
+tool calls.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ class Ruling(NamedTuple):
     """One verdict."""
 
     verifier: str
-    """As evidence names it: build, visual, check:NAME."""
+    """The verifier's name, as in evidence: build, visual, check:NAME."""
     branch: int
     attempt: int
     outcome: Outcome
     tests: int | None
-    """Tests that were collected; None if none ran, or if a file could not be collected."""
+    """The number of collected tests; None if none ran, or if a file could not be collected."""
     produced_by: str
 
 
@@ -42,10 +42,10 @@ class ToolCall(NamedTuple):
 
 
 class AuditedBranch(NamedTuple):
-    """A branch, by the attempt that counts."""
+    """A branch, by its current attempt."""
 
     number: int
-    """Its index."""
+    """The branch's index."""
     attempt: int
     ended: BranchStatus
     status: ObjectiveStatus
@@ -53,13 +53,13 @@ class AuditedBranch(NamedTuple):
     """The digest of its snapshot."""
     calls: tuple[ToolCall, ...]
     decided: bool
-    """Whether a supervisor or a guardrail decided what the branch may do."""
+    """Whether a supervisor or a guardrail decided about the branch's permissions."""
     results: int
-    """Results that were returned."""
+    """The number of returned results."""
 
     @property
     def was_testable(self) -> bool:
-        """Whether the branch left anything that a verifier can test."""
+        """Whether the branch left files that a verifier can test."""
         return self.ended not in UNDECIDED_ENDS
 
 
@@ -69,7 +69,7 @@ class RolloutFacts(NamedTuple):
     rollout_id: str
     opened: RolloutOpened | None
     required: tuple[str, ...]
-    """As evidence names verifiers."""
+    """The required verifiers, named as in evidence."""
     branches: tuple[AuditedBranch, ...]
     rulings: tuple[Ruling, ...]
     """In log order."""
@@ -81,7 +81,7 @@ class RolloutFacts(NamedTuple):
 
 
 def facts_of(rollout: Rollout, unpinned: EmissionConfig) -> RolloutFacts:
-    """The facts of a rollout, settled or not. One that cannot be rebuilt has branches whose status is unknown."""
+    """Return the facts of a rollout, settled or not. If it cannot be rebuilt, the status of its branches is unknown."""
     try:
         config = unpinned if rollout.settled is None else pinned_config(rollout.settled)
     except BrokenLogError:
@@ -104,7 +104,7 @@ def _named(kind: str) -> str:
 
 
 def verifier_of(verdict: Verdict) -> str:
-    """The name of a verdict's verifier, as evidence has it."""
+    """Return the name of a verdict's verifier, as in evidence."""
     return f"check:{verdict.name}" if isinstance(verdict, CheckVerdict) else kind_of(verdict)
 
 
@@ -148,7 +148,7 @@ def _settled(rollout: Rollout, pins: Sequence[SettledBranch], config: EmissionCo
 
 
 def _deeds(pieces: Sequence[Piece]) -> tuple[tuple[ToolCall, ...], bool, int]:
-    """The calls of a branch, whether a policy decision was made about it, and how many results came back."""
+    """Return a branch's calls, whether a policy decision was made about it, and its number of results."""
     bodies = [each.body for piece in pieces for each in piece.noted]
     calls = tuple(ToolCall(body.name, body.arguments) for body in bodies if isinstance(body, Call))
     return calls, any(isinstance(body, Decision) for body in bodies), sum(isinstance(body, Result) for body in bodies)

@@ -1,7 +1,7 @@
 """Audit of dataset rows of any trainer: can its trainer learn from each line?
 
-The shape is recognised by the members of a row. A bad row has its reasons and does not stop the others. Checks: the
-members, roles, order and calls of messages; empty and equal sides; invalid numbers.
+The shape is recognised by the members of a row. A bad row gets its reasons and does not stop the others. The checks
+cover members; roles, order and calls of messages; empty and equal sides; and invalid numbers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ def format_of(row: Mapping[str, Any]) -> str:
 
 
 def problems(row: Mapping[str, Any]) -> list[str]:
-    """Why a row is useless for training; empty for a good one."""
+    """Return the reasons why a row is useless for training; empty for a good row."""
     form = format_of(row)
     checks = {
         "messages": _messages_row, "preference": _preference, "kto": _kto, "prompt-completion": _completed, "prompt": _prompted,
@@ -63,7 +63,7 @@ def problems(row: Mapping[str, Any]) -> list[str]:
 
 
 def text_of(row: Mapping[str, Any]) -> list[str]:
-    """The texts of a row that could repeat a question: all content, without names and ids."""
+    """Return the texts of a row that could repeat a question: all content, without names and ids."""
     found: list[str] = []
     named = ("messages", "prompt", "completion", "chosen", "rejected", "text", "task", "question", "conversations", "observation",
              "action", "content", "completions", "input", "preferred_output", "non_preferred_output", "context", "steps")  # fmt: skip

@@ -1,7 +1,7 @@
-"""The standards matrix: which control is covered by which evidence, counted over records and never over fields that exist.
+"""The standards matrix: the evidence that covers each control, counted over records and never over existing fields.
 
-Covered means that all applicable records have it. A field that the product fills by default does not count as coverage,
-and evidence that the product cannot have yet is a gap, not an omission.
+A control is covered if all applicable records have its evidence. A field that the product fills by default does not
+count as coverage. Evidence that the product cannot have yet is a gap, not an omission.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ CONTROLS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("AEP-Provenance", "prev_record_hash", "the hash of the record before", "records after the first"),
     ("SLSA, in-toto", "provenance", "a receipt that verifies", "datasets"),
 )
-"""Standard or control, its name, the evidence, and the records that it applies to."""
+"""Each control: its standard, its name, its evidence, and the records that it applies to."""
 
 
 NO_VERIFIER: Final = frozenset({"", "unknown", "agent"})
@@ -59,7 +59,7 @@ NO_VERIFIER: Final = frozenset({"", "unknown", "agent"})
 
 
 class Share(NamedTuple):
-    """How many of the applicable records have something."""
+    """The number of applicable records that have the evidence."""
 
     have: int
     applicable: int
@@ -79,7 +79,7 @@ class Matrix:
         self._have: Counter[tuple[str, str]] = Counter()
         self._applicable: Counter[tuple[str, str]] = Counter()
         self._called: Counter[frozenset[str]] = Counter()
-        """By the tools that are offered, branches with calls and a manifest digest."""
+        """The number of branches with calls and a manifest digest, by the tools that they were offered."""
 
     def count(self, control: str, name: str, have: int, applicable: int) -> None:
         """Add to a control."""
@@ -146,11 +146,11 @@ class Matrix:
         self._mcp(8, whole, 1)
 
     def add_dataset(self) -> None:
-        """Count a dataset: no receipts are made of it yet."""
+        """Count a dataset as applicable, but not covered: no receipts are made for datasets yet."""
         self.count("SLSA, in-toto", "provenance", 0, 1)
 
     def plain(self, suspicious: set[str]) -> list[dict[str, Any]]:
-        """As in the report; `suspicious` are the tools with findings."""
+        """Return the matrix as in the report; `suspicious` are the tools with findings."""
         made = []
         for control, name, evidence, applies in CONTROLS:
             have, applicable = self._have[control, name], self._applicable[control, name]
@@ -171,5 +171,5 @@ class Matrix:
 
 
 def _is_filled(call_id: str) -> bool:
-    """Whether we filled in this id because the producer gave none."""
+    """Whether this id was generated because the producer gave none."""
     return call_id.startswith("call-") and call_id[5:].isdigit()

@@ -1,7 +1,7 @@
-"""Audit of a task directory: could an agent get the reward without doing the work, or fail although it did it?
+"""Audit of a task directory: could an agent get the reward without doing the work, or fail although it did the work?
 
-A pure function of the files of the directory (`TaskTree`). Modes of files are not checked: an agent that is root may
-write anything. Runs of the task's own tests are added by a caller with a sandbox.
+The audit is a pure function of the directory's files (`TaskTree`). File modes are not checked, because an agent
+that is root may write anything. A caller with a sandbox adds runs of the task's own tests.
 """
 
 import re
@@ -25,7 +25,7 @@ FINDINGS: Final[Mapping[str, tuple[str, str | None]]] = {
     "answer-assigned": ("medium", "S3"), "no-manifest": ("medium", "S6"), "same-instruction": ("medium", None),
     "no-network-policy": ("low", "S6"), "no-solution": ("low", "S7"),
 }  # fmt: skip
-"""By id its severity and the surface that it is on."""
+"""The severity and the attack surface of each finding, by id."""
 
 SEVERITIES: Final = ("critical", "high", "medium", "low")
 PENALTIES: Final = {"critical": 0.4, "high": 0.2, "medium": 0.1, "low": 0.05}
@@ -41,9 +41,9 @@ LEFTOVERS: Final = (".patch", ".orig", ".rej")
 MANIFESTS: Final = ("task.toml", "task.json", "task.yaml", "task.yml")
 ASSIGNING: Final = (".sh", ".py", ".toml", ".yaml")
 SMALLEST_COPY: Final = 16
-"""Bytes from which two equal files are a copy."""
+"""Two equal files count as a copy from this many bytes."""
 LOOKED_AT: Final = 4 << 20
-"""Bytes of a file that are searched for secrets and assignments."""
+"""Maximum bytes of a file that are searched for secrets and assignments."""
 
 _ASSIGNED: Final = re.compile(
     r"^[^\S\n]*(?:export[^\S\n]+|ENV[^\S\n]+)?(?:ANSWER|SOLUTION|GOLD|EXPECTED)[^\S\n]*=", re.MULTILINE
@@ -56,22 +56,22 @@ class TaskTree:
     """The files of a task directory."""
 
     path: str
-    """As it was named."""
+    """The path as the caller gave it."""
     files: Mapping[str, bytes]
-    """Contents by path in the directory, with forward slashes."""
+    """File contents by path in the directory, with forward slashes."""
     links: Mapping[str, bool]
-    """By path, whether a link leads out of the directory."""
+    """For each link, by path: whether it leads out of the directory."""
     folders: frozenset[str] = frozenset()
     """Every folder, including empty ones."""
 
     @property
     def is_harbor(self) -> bool:
-        """Whether it has Harbor's layout; in any other directory, all files are visible from the start."""
+        """Whether the directory has Harbor's layout. In any other directory, all files are visible from the start."""
         return "task.toml" in self.files or "instruction.md" in self.files
 
     @property
     def start(self) -> str:
-        """The folder that the agent starts with, with its slash; empty for all of it."""
+        """The folder that the agent starts with, with a trailing slash; empty for the whole directory."""
         return "environment/" if self.is_harbor and "environment" in self.folders else ""
 
     def visible(self) -> dict[str, bytes]:
@@ -98,7 +98,7 @@ class Finding(NamedTuple):
 
     id: str
     path: str
-    """The path in the task directory; empty if the finding is about the whole task."""
+    """The path in the task directory; empty if the finding concerns the whole task."""
 
     @property
     def severity(self) -> str:
@@ -106,7 +106,7 @@ class Finding(NamedTuple):
         return FINDINGS[self.id][0]
 
     def plain(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """Return the finding as `--json` prints it."""
         return {"id": self.id, "severity": self.severity, "path": self.path, "surface": FINDINGS[self.id][1]}
 
 
@@ -118,7 +118,7 @@ class TaskAudit(NamedTuple):
 
     @property
     def score(self) -> float:
-        """1 less a penalty for each kind of finding."""
+        """The score: 1 minus a penalty for each kind of finding."""
         kinds = {finding.id for finding in self.findings}
         return nine(max(0.0, 1.0 - sum(PENALTIES[FINDINGS[kind][0]] for kind in sorted(kinds))))
 
@@ -128,14 +128,14 @@ class TaskAudit(NamedTuple):
         return all(finding.severity not in ("critical", "high") for finding in self.findings)
 
     def plain(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """Return the audit as `--json` prints it."""
         return {
             "path": self.path, "score": self.score, "trusted": self.trusted, "findings": [each.plain() for each in self.findings]
         }  # fmt: skip
 
 
 def audited(tree: TaskTree, more: Iterable[Finding] = ()) -> TaskAudit:
-    """The audit of a task; `more` was found by other means."""
+    """Return the audit of a task; `more` are findings from other sources."""
     found = {*_lint(tree), *more}
     return TaskAudit(
         tree.path, tuple(sorted(found, key=lambda each: (SEVERITIES.index(each.severity), each.id, each.path)))
@@ -143,7 +143,7 @@ def audited(tree: TaskTree, more: Iterable[Finding] = ()) -> TaskAudit:
 
 
 def same_instructions(trees: Iterable[TaskTree]) -> set[str]:
-    """The paths of tasks whose instruction is the same as that of another task of this call."""
+    """Return the paths of the tasks that share their instruction with another task of this call."""
     by_text: dict[str, list[str]] = {}
     for tree in trees:
         if tree.instruction is not None and tree.instruction.strip():
@@ -152,7 +152,7 @@ def same_instructions(trees: Iterable[TaskTree]) -> set[str]:
 
 
 def folded(text: str) -> str:
-    """A text without differences of case and white space."""
+    """Return a text without differences of case and whitespace."""
     return " ".join(normalize("NFKC", text).casefold().split())
 
 
@@ -206,7 +206,7 @@ def _by_name(name: str, *, is_protected: bool) -> Iterator[str]:
 def _by_content(name: str, content: bytes) -> Iterator[str]:
     base = name.rpartition("/")[2]
     if HISTORY & set(name.split("/")):
-        return  # objects of a history: the history itself is the finding
+        return  # do not search the objects of a version history: the history itself is the finding
     text = content[:LOOKED_AT].decode(errors="replace")
     if contains_secret(text):
         yield "secret-present"
@@ -219,7 +219,7 @@ def _digests(files: Mapping[str, bytes]) -> set[bytes]:
 
 
 def _protected(tree: TaskTree) -> list[str]:
-    """The patterns of files that an agent must not change; empty if the manifest cannot be read."""
+    """Return the patterns of files that an agent must not change; empty if the manifest cannot be read."""
     braid = _member(_toml(tree.files.get("task.toml", b"")), "metadata", "braid")
     patterns = braid.get("protected") if isinstance(braid, dict) else None
     return [each for each in patterns if isinstance(each, str)] if isinstance(patterns, list) else []

@@ -1,7 +1,8 @@
-"""Audit of the tools that rollouts were opened with, in records of mcp-security-eval/v1: descriptors are text that a model obeys.
+"""Audit of the tools that rollouts offer, in records of mcp-security-eval/v1. A model obeys the text of a tool
+descriptor.
 
-A descriptor may hide characters, tell the model to do things behind its user's back, take another tool's place, or change between
-rollouts (a rug pull). Calls of tools that no manifest has are named as well.
+A descriptor may hide characters, instruct the model to act behind its user's back, replace another tool, or change
+between rollouts (a rug pull). Calls of tools that are in no manifest are reported as well.
 """
 
 import re
@@ -34,14 +35,15 @@ _POISON: Final = re.compile(
     r"tokens?\s+of\s+the\s+user|conversation\s+history)\b",
     re.IGNORECASE,
 )
-"""Sentences that ask a model to act against its user. Bounded everywhere, so linear."""
+"""Matches sentences that ask a model to act against its user. All repetitions are bounded, so matching takes linear
+time."""
 _OTHERS: Final = re.compile(
     r"\b(?:before|after|when|whenever)\s+(?:you\s+)?(?:use|call|invoke|using|calling|invoking)\s+(?:the\s+)?[`'\"]?"
     r"([A-Za-z_][\w.-]{1,63})"
     r"|\b([A-Za-z_][\w.-]{1,63})[`'\"]?\s+(?:tool\s+)?is\s+(?:called|used|invoked|available)\b",
     re.IGNORECASE,
 )
-"""A description that gives orders about another tool."""
+"""Matches a description that gives orders about another tool."""
 
 
 class Tool(NamedTuple):
@@ -50,12 +52,12 @@ class Tool(NamedTuple):
     name: str
     server: str | None
     text: str
-    """The whole text that a model reads of it."""
+    """The whole text of the tool that a model reads."""
     digest: str
 
 
 def offered(opened: RolloutOpened | None) -> list[Tool] | None:
-    """The tools of an opening; None if it lists none."""
+    """Return the tools of an opening; None if it lists none."""
     if opened is None:
         return None
     try:
@@ -91,19 +93,20 @@ def _strings(value: Any) -> list[str]:
 
 
 class _Seen:
-    """Everything in the log about one tool."""
+    """All data in the log about one tool."""
 
     def __init__(self) -> None:
         self.digests: Counter[str] = Counter()
         self.offers: set[tuple[str, ...]] = set()
-        """The declarations that rollouts offered under the name: the digests of its descriptors, usually one."""
+        """The declarations that rollouts offered under this name. Each is the digests of its
+        descriptors, usually one."""
         self.findings: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """For each finding, the rollouts or branches that have it."""
+        """The rollouts or branches that have each finding."""
         self.calls = 0
 
 
 class ToolAudit:
-    """Collects rollouts, and reports faults of their tools."""
+    """Collects rollouts and reports the faults of their tools."""
 
     def __init__(self) -> None:
         self._tools: defaultdict[str, _Seen] = defaultdict(_Seen)
@@ -137,7 +140,7 @@ class ToolAudit:
         return {each["tool"] for each in self.plain()["tools"] if each["findings"]}
 
     def plain(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """Return the audit as `--json` prints it."""
         return {"tools": [_record(name, seen) for name, seen in sorted(self._tools.items())]}
 
 

@@ -1,8 +1,8 @@
 """Why a wrong answer is wrong: one label for each wrong row, by predicates that can be checked by hand.
 
-The first label that applies counts. A failure of the format, of the grader or of the token limit is not a failure of
-reasoning, and another sample of the same model may be right: `Triage.route` names the one that is worth repairing
-first.
+The first label that applies counts. A failure of the format, of the grader or of the token limit is not a failure
+of reasoning. Another sample of the same model may be right. `Triage.route` names the failure that is worth
+repairing first.
 """
 
 import re
@@ -35,7 +35,7 @@ LOOP_TAIL, LONGEST_PERIOD = 300, 100
 REFUSAL_WITHIN: Final = 200
 CAPPED: Final = frozenset({"length", "max_tokens"})
 SPARE_TOKENS: Final = 2
-"""An answer this close to its cap was cut."""
+"""An answer counts as cut if it is this close to its token limit."""
 
 _REFUSAL: Final = re.compile(
     r"\b(?:i(?:['\u2019]m| am) (?:sorry|unable)|i (?:can(?:no|['\u2019])t|cannot|won['\u2019]t|will not) "
@@ -51,7 +51,7 @@ _CUT_ENDS: Final = ",:;([{=+-*/×÷\\<$"
 
 
 class Read(NamedTuple):
-    """A row as triage sees it; made once."""
+    """A row prepared for triage, once."""
 
     row: EvalRow
     text: str
@@ -62,7 +62,7 @@ class Read(NamedTuple):
 
     @property
     def has_marker(self) -> bool:
-        """Whether the answer is stated by a marker."""
+        """Whether a marker states the answer."""
         return self.stated.marker_end is not None
 
 
@@ -74,35 +74,35 @@ class Triage(NamedTuple):
     labels: dict[str, str]
     """The label of each wrong sample."""
     unlabelled: int
-    """Wrong samples without a logged text: they cannot be labelled."""
+    """The number of wrong samples without a logged text. They cannot be labelled."""
     flags: dict[str, dict[str, bool]]
-    """For each sample, its flags."""
+    """The flags of each sample."""
     lottery: "Lottery | None" = None
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of samples with each label."""
+        """The number of samples with each label."""
         found = Counter(self.labels.values())
         return {label: found[label] for label in LABELS}
 
     @property
     def first_class(self) -> int:
-        """Wrong for a reason other than reasoning."""
+        """The number of samples that are wrong for a reason other than reasoning."""
         return len(self.labels) - self.counts["reasoning"]
 
     @property
     def route(self) -> str:
-        """The next thing to do."""
+        """The recommended next step."""
         if self.lottery is not None and self.lottery.n and len(self.lottery.ids) / self.lottery.n >= LOTTERY_FROM:
             return "resample"
         return "repair" if self.n and self.first_class / self.n >= REPAIR_FROM else "reasoning"
 
     def flagged(self, name: str) -> int:
-        """Number of samples with a flag."""
+        """Return the number of samples with a flag."""
         return sum(each[name] for each in self.flags.values())
 
     def plain(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """Return the triage as `--json` prints it."""
         flags = {name: count for name in FLAGS if (count := self.flagged(name))}
         return {
             "n": self.n, "errors": self.errors, "wrong": len(self.labels) + self.unlabelled, "counts": self.counts,
@@ -114,18 +114,18 @@ class Triage(NamedTuple):
 
 
 class Lottery(NamedTuple):
-    """Samples drawn again for items that were answered wrongly: would a majority have been right?"""
+    """Repeated samples for items that were answered wrongly: would a majority have been right?"""
 
     n: int
     ids: tuple[str, ...]
-    """The expected answer is the only one given most often."""
+    """Items whose expected answer was given most often, without a tie."""
     tied: int
-    """It is one of several most frequent answers."""
+    """The number of items whose expected answer is tied for most frequent."""
     any: int
-    """At least one sample gave it."""
+    """The number of items with at least one right sample."""
 
     def plain(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """Return the counts as `--json` prints them."""
         rate = nine(len(self.ids) / self.n) if self.n else None
         return {
             "n": self.n,
@@ -160,7 +160,7 @@ def read_row(row: EvalRow) -> Read:
 
 
 def _expected(text: str | None) -> Fraction | None:
-    """The expected number. A target that is a whole solution states it after its marker."""
+    """Return the expected number. If the target is a whole solution, the number follows its marker."""
     value = value_of(text)
     if value is not None or text is None or "####" not in text:
         return value
@@ -168,7 +168,7 @@ def _expected(text: str | None) -> Fraction | None:
 
 
 def label_of(read: Read) -> str | None:
-    """The first label that applies to a wrong row; None if its text was not logged."""
+    """Return the first label that applies to a wrong row; None if its text was not logged."""
     if _same_answer(read.row, read.expected):
         return "format"
     if read.row.text is None:
@@ -177,7 +177,7 @@ def label_of(read: Read) -> str | None:
 
 
 def flags_of(read: Read) -> dict[str, bool]:
-    """The flags of a row, right or wrong."""
+    """Return the flags of a row, right or wrong."""
     end = read.stated.marker_end
     after = len(read.text.rstrip()) - (end or 0)
     said = read.expected is not None and any(number.value == read.expected for number in read.numbers)
@@ -185,7 +185,7 @@ def flags_of(read: Read) -> dict[str, bool]:
 
 
 def _same_answer(row: EvalRow, expected: Fraction | None) -> bool:
-    """Whether the grader called the expected answer wrong."""
+    """Whether the grader marked the expected answer as wrong."""
     predicted = value_of(row.predicted)
     if expected is not None or predicted is not None:
         return predicted == expected
@@ -208,8 +208,8 @@ def _is_refused(read: Read) -> bool:
 
 
 def _is_truncated(read: Read) -> bool:
-    """Whether a text without a marker was truncated: decided by the service's finish reason, else by its tokens, else
-    by its end.
+    """Whether a text without a marker was truncated. The service's finish reason decides; without it, the tokens;
+    without those, the end of the text.
     """
     row = read.row
     if read.has_marker:
@@ -226,7 +226,7 @@ def _is_arithmetic(read: Read) -> bool:
 
 
 def _has_cut_tail(text: str) -> bool:
-    """Whether a text ends in the middle: a letter, an operator, an open bracket or fence."""
+    """Whether a text ends in the middle: with a letter, an operator, an open bracket or an open fence."""
     end = text.rstrip()
     if not end:
         return False
@@ -236,7 +236,7 @@ def _has_cut_tail(text: str) -> bool:
 
 
 def _corrected_itself(read: Read) -> bool:
-    """Whether the expected number was the last one before the model changed its mind."""
+    """Whether the expected number was the last one before the model revised its answer."""
     ends = [number.end for number in read.numbers]
     before = (bisect_right(ends, again.start()) for again in _AGAIN.finditer(read.text))
     return read.expected is not None and any(
@@ -261,7 +261,7 @@ class Samples(NamedTuple):
 
 
 def lottery_of(samples: Sequence[Samples]) -> Lottery:
-    """Count the samples that would have been right if drawn again. Answers that are not numbers abstain."""
+    """Count the items whose repeated samples would have been right. Answers that are not numbers abstain."""
     ids, n, tied, some = list[str](), 0, 0, 0
     for each in samples:
         expected = _expected(each.expected)
@@ -286,4 +286,4 @@ _PREDICATES: Final[tuple[tuple[str, Callable[[Read], bool]], ...]] = (
     ("arithmetic", _is_arithmetic),
     ("self_correction", _corrected_itself),
 )
-"""The labels of wrong rows with a text, in their order."""
+"""The labels of wrong rows with a text, in order of precedence."""

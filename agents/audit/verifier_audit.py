@@ -1,7 +1,7 @@
-"""Audit of verifiers over the facts of a log: is a verdict of this one worth a reward?
+"""Audit of verifiers over the facts of a log: is a verdict of a verifier worth a reward?
 
-Rollouts go in one by one and only counts are kept, so memory does not grow with the log. A verifier with too little
-data gets no finding that needs numbers, and no strength.
+Rollouts are added one by one and only counts are kept, so memory does not grow with the log. A verifier with too
+little data gets no finding that needs numbers, and no strength.
 """
 
 import re
@@ -21,14 +21,14 @@ from schemas.numbers import nine
 Severity = Literal["critical", "high", "medium", "low", "info"]
 
 ENOUGH: Final = 20
-"""Branches, verdicts or pairs below which a share is not meaningful."""
+"""With fewer branches, verdicts or pairs, a share is not meaningful."""
 TOO_HIGH: Final = 0.95
 DISAGREES_BELOW: Final = 0.2
 SILENT_FROM: Final = 0.2
 CONSISTENT_FROM: Final = 0.7
 TESTED_FROM, FEW_TESTS = 5, 3
 MOST_NAMED: Final = 1000
-"""Branches that a finding names; all are counted."""
+"""Maximum branches that a finding names. All are counted."""
 
 PENALTIES: Final[Mapping[str, float]] = {"critical": 0.4, "high": 0.2, "medium": 0.1}
 SEVERITIES: Final[Mapping[str, Severity]] = {
@@ -47,13 +47,13 @@ PROSE: Final = frozenset(
 PATHS: Final = frozenset(
     {"path", "paths", "file", "files", "filename", "file_path", "filepath", "dir", "directory", "folder", "cwd"}
 )
-"""Arguments whose whole value is a path, although it has neither a slash nor an extension."""
+"""Arguments whose whole value is a path, even without a slash or an extension."""
 COMMANDS: Final = frozenset({"command", "commands", "cmd", "script"})
 """Arguments that hold shell commands."""
 _TOKEN: Final = re.compile(r"[^\s\"'`;|&<>()=,:\[\]{}]+")
 _ADDRESS: Final = re.compile(r"\b(?:https?|ftp|wss?)://[^\s\"']+", re.IGNORECASE)
 _READ_BY: Final = re.compile(r"\b(?:cat|cd|cp|head|less|ls|mv|tail|tree)(?:\s+-[\w-]+)*\s+([\w.-]+)")
-"""The files that a shell command reads, although a name has neither a slash nor an extension."""
+"""Matches a file that a shell command reads, even if its name has neither a slash nor an extension."""
 _FILE_NAME: Final = re.compile(
     r"[\w-]+(?:\.[\w-]+)*\.(?:py|js|ts|json|jsonl|txt|md|csv|tsv|sh|ya?ml|toml|xml|html?|out|log|tar|gz|zip|sql|c|cpp|h|go|rs|java|"
     r"ipynb|pkl|npy|npz|parquet|patch|diff)",
@@ -63,7 +63,7 @@ _FILE_NAME: Final = re.compile(
 
 @dataclass
 class Found:
-    """A finding: how often it occurs, and in which places."""
+    """A finding: the number of its occurrences, and the branches that have it."""
 
     count: int = 0
     branches: list[str] = field(default_factory=list)
@@ -81,21 +81,21 @@ class _Tally:
     passes: int = 0
     fails: int = 0
     asked: int = 0
-    """Branches that have a verdict of it, or required one."""
+    """The number of branches that have a verdict of this verifier, or required one."""
     spoke: bool = False
-    """Whether it has any verdict: a verifier that never ran is unknown, not silent."""
+    """Whether the verifier has any verdict. A verifier that never ran is unknown, not silent."""
     unknown: Found = field(default_factory=Found)
     totals: Counter[int] = field(default_factory=Counter)
-    """For each number of tests, how many verdicts had it."""
+    """The number of verdicts by their number of tests."""
     found: defaultdict[str, Found] = field(default_factory=lambda: defaultdict(Found))
     turned: int = 0
-    """For a judge: pairs asked in both orders."""
+    """For a judge: the number of pairs asked in both orders."""
     agreed: int = 0
 
 
 @dataclass
 class _Shared:
-    """How two verifiers judged the same branches."""
+    """The verdicts of two verifiers on the same branches."""
 
     table: Counter[tuple[bool, bool]] = field(default_factory=Counter)
     differ: Found = field(default_factory=Found)
@@ -110,12 +110,12 @@ class Pair(NamedTuple):
     agree: int
     kappa: float | None
     both_vary: bool
-    """Whether each of them had both outcomes."""
+    """Whether each of the two had both outcomes."""
     differ: Found
 
 
 class VerifierAudit:
-    """Collects rollouts, and rates their verifiers."""
+    """Collects rollouts and rates their verifiers."""
 
     def __init__(self) -> None:
         self._tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
@@ -206,11 +206,11 @@ class VerifierAudit:
     # -- results --------------------------------------------------------------------------------------------------------
 
     def pairs(self) -> list[Pair]:
-        """The agreement of every two verifiers that judged the same branches."""
+        """Return the agreement of every two verifiers that judged the same branches."""
         return [_pair(a, b, shared) for (a, b), shared in sorted(self._shared.items())]
 
     def plain(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """Return the audit as `--json` prints it."""
         pairs = self.pairs()
         return {
             "verifiers": [self._verifier(name, tally, pairs) for name, tally in sorted(self._tallies.items())],
@@ -220,7 +220,7 @@ class VerifierAudit:
         }
 
     def strengths(self) -> dict[str, float]:
-        """The strength of each verifier for which it is known."""
+        """Return the strength of each verifier for which it is known."""
         return {each["id"]: each["strength"] for each in self.plain()["verifiers"] if each["strength"] is not None}
 
     def _verifier(self, name: str, tally: _Tally, pairs: list[Pair]) -> dict[str, Any]:
@@ -245,19 +245,21 @@ class VerifierAudit:
 
 
 def rate_strength(passes: int, fails: int) -> float | None:
-    """The strength of a verifier from its pass and fail counts alone; None below 20 verdicts."""
+    """Return a verifier's strength from its pass and fail counts alone; None below 20 verdicts."""
     if passes + fails < ENOUGH:
         return None
     return strength(SEVERITIES[name] for name, _ in _rates(_Tally(passes, fails), passes + fails))
 
 
 def strength(severities: Iterable[str]) -> float:
-    """1 less the penalty of each finding, never below 0."""
+    """Return 1 minus the penalty of each finding, never below 0."""
     return nine(max(0.0, 1.0 - sum(PENALTIES.get(severity, 0.0) for severity in severities)))
 
 
 def _current(facts: RolloutFacts, branches: Mapping[int, AuditedBranch]) -> dict[tuple[int, str], Ruling]:
-    """For each branch and verifier the verdict that counts: the last final one of the current attempt, else the last."""
+    """Return the deciding verdict for each branch and verifier: the last final one of the current attempt, else the
+    last one.
+    """
     newest: dict[int, int] = {}
     for each in facts.rulings:
         newest[each.branch] = max(newest.get(each.branch, 0), each.attempt)
@@ -290,7 +292,9 @@ def _position_bias(tally: _Tally) -> Iterator[tuple[str, Found]]:
 
 
 def _agreement(name: str, pairs: Iterable[Pair]) -> Iterator[tuple[str, Found]]:
-    """Disagreement with, and repetition of, others; several of one kind are one finding."""
+    """Yield a verifier's disagreement with other verifiers, and its redundancy. Several of one kind
+    make one finding.
+    """
     disagrees, redundant = Found(), Found()
     for each in pairs:
         if name in (each.a, each.b) and each.n >= ENOUGH and each.both_vary and each.kappa is not None:
@@ -309,7 +313,7 @@ def _pair(a: str, b: str, shared: _Shared) -> Pair:
     table, n = shared.table, shared.table.total()
     agree = table[True, True] + table[False, False]
     passes_a, passes_b = table[True, True] + table[True, False], table[True, True] + table[False, True]
-    chance = passes_a * passes_b + (n - passes_a) * (n - passes_b)  # times n squared, so that it is exact
+    chance = passes_a * passes_b + (n - passes_a) * (n - passes_b)  # scaled by n squared, to stay exact
     kappa = None if chance == n * n else nine((agree * n - chance) / (n * n - chance))
     both_vary = 0 < passes_a < n and 0 < passes_b < n
     return Pair(a, b, n, agree, kappa, both_vary, shared.differ)
@@ -330,7 +334,7 @@ def names_answer(call: ToolCall) -> bool:
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The texts in a value, each with the name of its innermost member."""
+    """Yield the texts in a value, each with the name of its innermost member."""
     waiting = [(name, value)]
     while waiting:
         own, each = waiting.pop()
