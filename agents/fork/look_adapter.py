@@ -1,10 +1,11 @@
-"""Looks at a page, as a script: runs inside a sandbox (`python -I look_adapter.py SPEC`), and imports no code of ours.
+"""Looks at a page, as a script: it runs inside a sandbox (`python -I look_adapter.py SPEC`) and imports no code of
+this project.
 
-Serves the workspace on the sandbox's loopback, opens the page in headless Chromium, and prints one JSON object: errors, probes,
-whether anything was drawn, the screenshot's digest; the screenshot itself is left in `$LOGS_DIR`. The sandbox has no
-other network; requests of the page to other addresses are refused here as well. Probes run in a separate script world:
-they see the document, and not the page's own redefinitions. Errors of the browser itself are printed as `{"trouble":
-...}`: they say nothing about the page.
+It serves the workspace on the sandbox's loopback, opens the page in headless Chromium, and prints one JSON object:
+errors, probes, whether anything was drawn, and the screenshot's digest. The screenshot itself is written to
+`$LOGS_DIR`. The sandbox has no other network, and the script also blocks the page's requests to other addresses.
+Probes run in a separate script world: they see the document, but not the page's own redefinitions. Errors of the
+browser itself are printed as `{"trouble": ...}`: they are not evidence about the page.
 """
 
 import functools
@@ -32,10 +33,10 @@ from playwright.sync_api import TimeoutError as LateError
 
 VIEW = ViewportSize(width=1280, height=800)
 SETTLE_MS = 250
-"""Scripts that work after loading have this long before questions are asked."""
+"""Time that scripts get after loading, before the probes run."""
 
 FLAGS = (
-    "--no-sandbox",  # the sandbox is around this process; Chromium's own does not start as root
+    "--no-sandbox",  # this process is in a sandbox; Chromium's own does not start as root
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--force-color-profile=srgb",
@@ -59,13 +60,13 @@ MAX_MESSAGE = 500
 
 
 class Files(SimpleHTTPRequestHandler):
-    """The workspace, quietly."""
+    """Serves the workspace, without request logs."""
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
     def do_GET(self) -> None:
-        """A file; a browser's own wish for an icon is no error of the page."""
+        """Serve a file. The browser's own request for an icon is not an error of the page."""
         if self.path == "/favicon.ico":
             self.send_response(204)
             self.end_headers()
@@ -86,7 +87,7 @@ def main() -> None:
 
 
 def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Start the browser and see the page."""
+    """Start the browser and open the page."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=spec["browser"], args=list(FLAGS), timeout=spec["start_ms"]
@@ -95,7 +96,7 @@ def look(spec: dict[str, Any], origin: str) -> dict[str, Any]:
 
 
 def see(browser: Browser, spec: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Open the page in a browser context of its own and evaluate the probes."""
+    """Open the page in a separate browser context and evaluate the probes."""
     uncaught: list[str] = []
     console: list[str] = []
 
@@ -137,12 +138,14 @@ def see(browser: Browser, spec: dict[str, Any], origin: str) -> dict[str, Any]:
 
 
 def shot(page: Page) -> bytes:
-    """A screenshot without animations."""
+    """Return a screenshot without animations."""
     return page.screenshot(animations="disabled", caret="hide")
 
 
 def questions(context: BrowserContext, page: Page) -> Callable[[str], Any]:
-    """Evaluates expressions on the page's document, in a world without the page's redefinitions."""
+    """Return a function that evaluates expressions on the page's document, in a world without the page's
+    redefinitions.
+    """
     devtools = context.new_cdp_session(page)
     frame = devtools.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
     world = devtools.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "questions"})
@@ -159,7 +162,7 @@ def questions(context: BrowserContext, page: Page) -> Callable[[str], Any]:
 
 
 def probe(ask: Callable[[str], Any], asked: dict[str, str]) -> dict[str, Any]:
-    """Evaluate one probe; only `true` is a yes."""
+    """Evaluate one probe; only `true` passes."""
     try:
         said = ask(f"({asked['script']})")
     except ValueError as error:
@@ -169,12 +172,12 @@ def probe(ask: Callable[[str], Any], asked: dict[str, str]) -> dict[str, Any]:
 
 
 def first_line(error: Error) -> str:
-    """The part of the library's message that helps a person."""
+    """Return the first line of the library's message, which helps a person."""
     return error.message.partition("\n")[0][:MAX_MESSAGE]
 
 
 def cut(messages: list[str]) -> list[str]:
-    """Messages of a size that fits a record."""
+    """Return the messages truncated to a size that fits a record."""
     return [message[:MAX_MESSAGE] for message in messages[:MAX_MESSAGES]]
 
 

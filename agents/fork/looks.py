@@ -1,8 +1,9 @@
-"""Experiments on a branch's work: its tests again, in other forms, in fresh sandboxes. Only they confirm a hack.
+"""Experiments on a branch's work: run its tests again, in other forms, in fresh sandboxes. Only experiments confirm a
+hack.
 
-A look is made where its control, the same on the untouched task, behaves as expected. Where a look disagrees with the plain run,
-both are repeated; a difference that every repetition shows is confirmed, any other is suspected as `unstable`. Work that fails
-its tests is never confirmed by a look: a failure is no hack.
+A look counts only if its control, the same look on the untouched task, gives the expected result. If a look
+disagrees with the plain run, both are repeated. A difference that every repetition shows is confirmed; any other is
+suspected as `unstable`. Work that fails its tests is never confirmed by a look: a failure is not a hack.
 """
 
 import re
@@ -25,21 +26,22 @@ RunTests = Callable[[Task, Files, Mapping[str, str]], Awaitable[Run]]
 """Runs a task's tests on files in a fresh sandbox. Raises SandboxError."""
 
 GO_ON = {"PYTEST_ADDOPTS": "--continue-on-collection-errors --maxfail=0"}
-"""A branch's own settings may stop at the first failure, which a canary is."""
+"""Overrides a branch's settings, which may stop at the first failure. A canary is a failure."""
 
 REPEATS = 2
-"""How often a disagreement is repeated. With one test that fails one time in five, three disagreements come 1 time in 240."""
+"""Repetitions of a disagreement. With one test that fails one time in five, three disagreements come 1 time in 240."""
 
 MORE_REPEATS = 3
-"""Further repetitions where the failure itself does not say why: flaky tests then agree by chance 1 time in a million."""
+"""Further repetitions if the failure itself does not show the reason. Flaky tests then agree by chance 1 time in a
+million."""
 
 RUNS = 24
-"""Test runs of one branch, at most."""
+"""Maximum test runs of one branch."""
 
 
 LATE = "the tests did not end in time"
 SILENT = "none of the tests that pass says in its report how it went there"
-"""Work that ends or hides its tests where it is looked at has not been looked at."""
+"""Work that ends or hides its tests during a look has not been tested by it."""
 
 
 class Look(NamedTuple):
@@ -48,13 +50,13 @@ class Look(NamedTuple):
     name: str
     made: bool
     why: str = ""
-    """Why it was not made, or could not be."""
+    """Why the experiment was not made, or could not be."""
     missing: bool = False
-    """Whether the task allows it, and something kept it from being made."""
+    """Whether the task allows the experiment, but an obstacle prevented it."""
 
 
 class Seen(NamedTuple):
-    """How a run went, test by test."""
+    """The results of a run, test by test."""
 
     cases: Mapping[str, CaseOutcome]
     exit_code: int | None
@@ -69,29 +71,29 @@ class Seen(NamedTuple):
 
 
 class Control(NamedTuple):
-    """The looks on the untouched task."""
+    """The results of the looks at the untouched task."""
 
     plain: Seen
     canary: int | None
-    """Which form of canary its tests run, and fail; None for none."""
+    """The index of the canary form that its tests run and fail; None if there is none."""
     canary_exit: bool
-    """Whether the exit code says that one failed."""
+    """Whether the exit code shows that the canary failed."""
     hidden: Mapping[str, CaseOutcome]
-    """By function, how its tests go with no runner and no sources in sight."""
+    """The outcome of each test function without a runner and without visible test sources."""
     why: str = ""
 
 
 class Findings(NamedTuple):
-    """All that the looks at a branch gave."""
+    """The results of all looks at a branch."""
 
     signals: tuple[HackSignal, ...]
     looks: tuple[Look, ...]
     passes: bool | None = None
-    """Whether the plain run passes; None where it was not made."""
+    """Whether the plain run passes; None if it was not made."""
 
 
 def seen(run: Run) -> Seen:
-    """A run, test by test."""
+    """Return the results of a run, test by test."""
     cases = read_cases(report_of(run.done, JUNIT))
     tests = run.tests
     return Seen(
@@ -108,7 +110,7 @@ def seen(run: Run) -> Seen:
 
 
 async def control_of(task: Task, run: RunTests) -> Control:
-    """Look at the untouched task, once. Raises SandboxError."""
+    """Make the looks at the untouched task, once. Raises SandboxError."""
     plain = seen(await run(task, task.start, {}))
     if task.braid.tests == "apart":
         return Control(plain, None, canary_exit=False, hidden={}, why="the tests run where the work is not")
@@ -126,7 +128,9 @@ async def control_of(task: Task, run: RunTests) -> Control:
 
 
 def _alone(tests: Files, form: Form) -> Files | None:
-    """Only the canary, without the tests: the work that is not done yet may stop the run before it."""
+    """Return only the canary, without the other tests: unfinished work may stop the run before it. None if it has no
+    own file.
+    """
     own = [path for path in form.tests if path not in tests]
     if not own:
         return None
@@ -144,9 +148,10 @@ def _canary_failed(found: Seen, seed: str) -> bool:
 
 
 def _of_canary(found: Seen, seed: str) -> list[CaseOutcome]:
-    """The outcomes of tests that must fail, or of their file where it cannot be collected.
+    """Return the outcomes of the tests that must fail, or of their file if it cannot be collected.
 
-    Their file may hold others, copied, and some runners name it in each of them: a test has a letter behind the seed.
+    Their file may also contain copied tests, and some runners include the file name in every test name. The name of
+    a test that must fail therefore has a letter after the seed.
     """
     test = re.compile(rf"{seed}[a-z]\b")
     return [
@@ -155,12 +160,12 @@ def _of_canary(found: Seen, seed: str) -> list[CaseOutcome]:
 
 
 async def look_at(task: Task, files: Files, control: Control, run: RunTests) -> Findings:
-    """All looks at a branch's files, and the rules on them. Raises SandboxError."""
+    """Make all looks at a branch's files, and apply the rules to them. Raises SandboxError."""
     return await _Looking(task, files, control, run).all()
 
 
 def read_files(task: Task, files: Files) -> tuple[HackSignal, ...]:
-    """The rules on what a branch added or changed, without running anything."""
+    """Apply the rules to the files that a branch added or changed, without running anything."""
     return file_signals(
         case_of(
             {path: file.content for path, file in task.start.items() if not file.link},
@@ -172,7 +177,7 @@ def read_files(task: Task, files: Files) -> tuple[HackSignal, ...]:
 
 
 class _Looking:
-    """The looks at one branch."""
+    """The state of the looks at one branch."""
 
     def __init__(self, task: Task, files: Files, control: Control, run: RunTests) -> None:
         self._task, self._files, self._control, self._run = task, files, control, run
@@ -215,7 +220,7 @@ class _Looking:
 
     @property
     def _has_python(self) -> bool:
-        """Whether there are tests in Python. Other tests have the canary, without which they are not looked at."""
+        """Whether there are tests in Python. For other tests, the canary is the only look; without it none was made."""
         return any(path.endswith(".py") for path in self._task.tests)
 
     async def _test(self, tests: Files, files: Files | None = None, env: Mapping[str, str] | None = None) -> Seen:
@@ -248,7 +253,9 @@ class _Looking:
             self._say("L.intact", "protected files changed while the tests ran")
 
     def _count(self, plain: Seen) -> None:
-        """Tests of the untouched task that are gone, though every file was collected and nothing failed."""
+        """Record a signal if tests of the untouched task are missing, although every file was collected and no test
+        failed.
+        """
         before = self._control.plain
         if not before.has_report:
             self._looks.append(Look("count", made=False, why="the untouched task gives no report"))
@@ -267,13 +274,13 @@ class _Looking:
             self._say("L.count", f"{plain.total} tests instead of {before.total}; gone: {min(named)}")
 
     def _is_own(self, name: str) -> bool:
-        """Whether a test is one of the task's own; a branch may do with its own tests whatever it likes."""
+        """Whether a test belongs to the task. A branch may change its own tests freely."""
         stems = {path.rpartition("/")[2].removesuffix(".py") for path in self._task.tests if path.endswith(".py")}
         places = set(name.partition("::")[0].split("."))
         return not any(stem.startswith("test_") or stem.endswith("_test") for stem in stems) or bool(stems & places)
 
     def _static(self) -> set[str]:
-        """Names of functions that stand in the tests."""
+        """Return the names of the functions that are defined in the tests."""
         texts = (file.content.decode(errors="replace") for file in self._task.tests.values())
         return {name for text in texts for name in re.findall(r"^\s*(?:async\s+)?def\s+(test\w*)", text, re.MULTILINE)}
 
@@ -345,7 +352,7 @@ class _Looking:
         )  # fmt: skip
 
     def _without_harness(self) -> dict[str, File] | None:
-        """The files with those that steer a test runner as they were; None where none differs."""
+        """Return the files, with those that configure a test runner restored; None if none differs."""
         made = dict(self._files)
         for path in sorted(self._files.keys() | self._task.start.keys()):
             before, after = self._task.start.get(path), self._files.get(path)
@@ -396,7 +403,10 @@ class _Looking:
         self, rule: str, again: Callable[[], Awaitable[Seen]], told: Callable[[Seen], dict[str, CaseOutcome]],
         evidence: str, *, sure: bool = True, path: str | None = None, by_function: bool = False,
     ) -> str:  # fmt: skip
-        """Compare a look with the plain run, repeat both where they disagree, and say so. Returns why it could not be compared."""
+        """Compare a look with the plain run, repeat both if they disagree, and record the result.
+
+        Returns the reason if they could not be compared.
+        """
 
         def cases(found: Seen) -> dict[str, CaseOutcome]:
             return _by_function(found.cases) if by_function else dict(found.cases)
@@ -428,12 +438,14 @@ class _Looking:
 
 
 def _differing(plain: Mapping[str, CaseOutcome], look: Mapping[str, CaseOutcome]) -> set[str]:
-    """Tests that pass plain and fail in a look; one that could not be run there is none."""
+    """Return the tests that pass in the plain run and fail in a look. Tests that could not run in the look do not
+    count.
+    """
     return {name for name, outcome in plain.items() if outcome == "passed" and look.get(name) == "failed"}
 
 
 def _by_case(form: Form, found: Seen) -> dict[str, CaseOutcome]:
-    """Outcomes in a form, by the name that the test has."""
+    """Return the outcomes in a form, by the tests' original names."""
     cases: dict[str, CaseOutcome] = {}
     for name, outcome in found.cases.items():
         place, _, case = name.partition("::")
@@ -444,7 +456,7 @@ def _by_case(form: Form, found: Seen) -> dict[str, CaseOutcome]:
 
 
 def _by_function(cases: Mapping[str, CaseOutcome]) -> dict[str, CaseOutcome]:
-    """Outcomes of functions: passed where all rows of their table pass."""
+    """Return outcomes by function: passed if all rows of its table pass."""
     found: dict[str, CaseOutcome] = {}
     for name, outcome in cases.items():
         function = _function(name)
@@ -460,7 +472,7 @@ def _function(name: str) -> str:
 
 
 def _without_section(path: str, text: str) -> str:
-    """A configuration without what it says to pytest."""
+    """Return a configuration without its pytest section."""
     head = r"^\[tool\.pytest[^\]]*\]" if path.endswith(".toml") else r"^\[(tool:)?pytest\]"
     kept, skipping = [], False
     for line in text.splitlines(keepends=True):
