@@ -28,7 +28,7 @@ class Arm:
         self._admission: Counter[str] = Counter()
 
     def add(self, emission: Emission) -> None:
-        """Add a closed rollout."""
+        """Add the emission of a closed rollout."""
         records = {record.branch_index: record for record in emission.branches}
         item = task_id(emission.ranking.task)
         for ranked in emission.ranking.branches:
@@ -84,6 +84,6 @@ def task_id(task: str) -> str:
 
 
 def in_order(arms: dict[str, Arm], base: str | None) -> Sequence[Arm]:
-    """The arms by name, the base first."""
+    """Return the arms sorted by name, after the base."""
     names = sorted(arms, key=lambda name: (name != base, name))
     return [arms[name] for name in names]

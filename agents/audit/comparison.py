@@ -38,7 +38,7 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Two logs item by item."""
+    """Two logs compared item by item."""
 
     a: Side
     b: Side
@@ -62,7 +62,7 @@ class Comparison(NamedTuple):
 
     @property
     def delta(self) -> float | None:
-        """Rate B - rate A."""
+        """The difference rate B - rate A."""
         if self.pairs is not None:
             return nine((self.pairs.c - self.pairs.b) / self.pairs.n) if self.pairs.n else None
         return nine(self.graded.mean) if self.graded is not None else None

@@ -25,7 +25,7 @@ class EvalRow:
     question: str | None = None
     """The identity of the question: another question under the same id is a different item."""
     protocol: Mapping[str, str] = field(default_factory=dict)
-    """How the item was asked, by name."""
+    """The protocol settings of the item, by name."""
 
     @property
     def counts(self) -> bool:
@@ -52,11 +52,11 @@ class EvalLog:
 
     name: str
     shape: str
-    """The tool that wrote it."""
+    """The name of the tool that wrote the log."""
     rows: tuple[EvalRow, ...]
     bad: tuple[BadRow, ...] = ()
     protocol: Mapping[str, str] = field(default_factory=dict)
-    """How all items were asked, by name."""
+    """The protocol settings of all items, by name."""
     filter: str | None = None
     """The lm-eval filter of these rows."""
     other_filters: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class EvalLog:
 
     @cached_property
     def items(self) -> dict[str, list[EvalRow]]:
-        """The rows that count, by id."""
+        """Return the counted rows by item id."""
         found: dict[str, list[EvalRow]] = {}
         for row in self.rows:
             if row.counts:

@@ -27,9 +27,9 @@ class Pairs(NamedTuple):
 
     both: int
     b: int
-    """Only A was right."""
+    """The number of items that only A answered correctly."""
     c: int
-    """Only B was right."""
+    """The number of items that only B answered correctly."""
     neither: int
 
     @property

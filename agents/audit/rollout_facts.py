@@ -21,7 +21,7 @@ from schemas.verdicts import BuildVerdict, CheckVerdict
 
 
 class Ruling(NamedTuple):
-    """One verdict."""
+    """A verifier's verdict on a branch."""
 
     verifier: str
     """The verifier's name, as in evidence: build, visual, check:NAME."""
@@ -38,7 +38,7 @@ class ToolCall(NamedTuple):
 
     name: str
     arguments: str
-    """JSON text."""
+    """The arguments as JSON text."""
 
 
 class AuditedBranch(NamedTuple):
@@ -50,7 +50,7 @@ class AuditedBranch(NamedTuple):
     ended: BranchStatus
     status: ObjectiveStatus
     workspace: str | None
-    """The digest of its snapshot."""
+    """The digest of the branch's snapshot."""
     calls: tuple[ToolCall, ...]
     decided: bool
     """Whether a supervisor or a guardrail decided about the branch's permissions."""
@@ -64,7 +64,7 @@ class AuditedBranch(NamedTuple):
 
 
 class RolloutFacts(NamedTuple):
-    """One rollout."""
+    """The facts of one rollout."""
 
     rollout_id: str
     opened: RolloutOpened | None
@@ -72,11 +72,11 @@ class RolloutFacts(NamedTuple):
     """The required verifiers, named as in evidence."""
     branches: tuple[AuditedBranch, ...]
     rulings: tuple[Ruling, ...]
-    """In log order."""
+    """The verdicts in log order."""
     votes: tuple[JudgeVote, ...]
 
     def name(self, branch: int) -> str:
-        """The name of a branch in findings."""
+        """Return the name of a branch for findings."""
         return f"{self.rollout_id}/b{branch}"
 
 

@@ -66,7 +66,7 @@ class Share(NamedTuple):
 
     @property
     def state(self) -> str:
-        """covered, partial, gap or n/a."""
+        """One of: covered, partial, gap, n/a."""
         if not self.applicable:
             return "n/a"
         return "covered" if self.have == self.applicable else "partial" if self.have else "gap"
@@ -82,7 +82,7 @@ class Matrix:
         """The number of branches with calls and a manifest digest, by the tools that they were offered."""
 
     def count(self, control: str, name: str, have: int, applicable: int) -> None:
-        """Add to a control."""
+        """Add counts to a control."""
         self._have[control, name] += have
         self._applicable[control, name] += applicable
 

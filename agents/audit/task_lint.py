@@ -94,7 +94,7 @@ class TaskTree:
 
 
 class Finding(NamedTuple):
-    """Something wrong with a task."""
+    """A fault of a task."""
 
     id: str
     path: str

@@ -154,7 +154,7 @@ def triage(rows: tuple[EvalRow, ...], lottery: Lottery | None = None) -> Triage:
 
 
 def read_row(row: EvalRow) -> Read:
-    """Prepare a row."""
+    """Prepare a row for triage."""
     text = plain(row.text or "")
     return Read(row, text, stated(text), _expected(row.expected), placed_numbers(text))
 

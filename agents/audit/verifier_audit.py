@@ -69,7 +69,7 @@ class Found:
     branches: list[str] = field(default_factory=list)
 
     def add(self, *names: str) -> None:
-        """Count branches."""
+        """Add branches to the finding."""
         self.count += len(names)
         self.branches += names[: max(0, MOST_NAMED - len(self.branches))]
 
@@ -122,7 +122,7 @@ class VerifierAudit:
         self._shared: defaultdict[tuple[str, str], _Shared] = defaultdict(_Shared)
 
     def add(self, facts: RolloutFacts) -> None:
-        """Count a rollout."""
+        """Add the facts of a rollout."""
         branches = {branch.number: branch for branch in facts.branches}
         current = _current(facts, branches)
         for index in sorted({*branches, *(branch for branch, _ in current)}):

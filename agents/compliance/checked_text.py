@@ -62,7 +62,7 @@ class _Lazy(Generic[View]):
 
 
 class CheckedText:
-    """One text with its views."""
+    """A text with its cached views."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -88,7 +88,7 @@ class Part(NamedTuple):
     wanted: str
     """The description for the prompt."""
     kind: str
-    """title, postscript or sentence."""
+    """One of: title, postscript, sentence."""
     words: tuple[str, ...] = ()
     """The keywords, or the marker of a postscript."""
 

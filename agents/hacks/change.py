@@ -26,7 +26,7 @@ _TEST_FOLDER = re.compile(r"(^|/)(tests?|__tests__|spec|specs|checks)/")
 
 
 class Change(NamedTuple):
-    """One file, before and after."""
+    """A file before and after the branch's changes."""
 
     path: str
     before: str | None
