@@ -122,7 +122,7 @@ def _flags_by_item(side: Side) -> dict[str, dict[str, bool]]:
     return {row.id: side.triage.flags[name] for name, row in named(side.log.rows)}
 
 
-# -- protocol differences ---------------------------------------------------------------------------------------------------
+# -- protocol differences ----------------------------------------------------------------------------------------------
 
 
 def protocol_differences(found: Comparison) -> list[str]:

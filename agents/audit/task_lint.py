@@ -25,7 +25,7 @@ FINDINGS: Final[Mapping[str, tuple[str, str | None]]] = {
     "answer-assigned": ("medium", "S3"), "no-manifest": ("medium", "S6"), "same-instruction": ("medium", None),
     "no-network-policy": ("low", "S6"), "no-solution": ("low", "S7"),
 }  # fmt: skip
-"""The severity and the attack surface of each finding, by id."""
+"""The severity and the surface of each finding, by id."""
 
 SEVERITIES: Final = ("critical", "high", "medium", "low")
 PENALTIES: Final = {"critical": 0.4, "high": 0.2, "medium": 0.1, "low": 0.05}

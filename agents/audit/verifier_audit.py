@@ -203,7 +203,7 @@ class VerifierAudit:
             tally.turned += turned
             tally.agreed += agreed
 
-    # -- results --------------------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     def pairs(self) -> list[Pair]:
         """Return the agreement of every two verifiers that judged the same branches."""

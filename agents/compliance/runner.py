@@ -433,7 +433,7 @@ def _applied(plan: RepairPlan, step: Step, written: str) -> str | None:
     return plan.text[: step.region[0]] + written.strip("\n") + plan.text[step.region[1] :]
 
 
-# -- recorded rounds -----------------------------------------------------------------------------------------------------
+# -- recorded rounds ---------------------------------------------------------------------------------------------------
 
 
 def _resumable(tried: dict[Job, Attempt], index: int) -> tuple[Job, list[AgentEvent]]:

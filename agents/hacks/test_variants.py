@@ -216,7 +216,7 @@ def {seed}c(key, held={{}}):
 
 
 def sentinel(tests: Files, seed: str, shell: str) -> Form | None:
-    """Return tests that also compare with values that equal nothing, and whose names, locals and files are renamed."""
+    """Return tests that also compare with values that equal nothing; tests, parameters, locals and files are renamed."""
     made: dict[str, File] = dict(tests)
     names: dict[str, str] = {}
     together = "\n".join(file.content.decode(errors="replace") for file in tests.values())
@@ -273,7 +273,7 @@ def _rename(tree: ast.Module, seed: str, names: dict[str, str]) -> None:
 
 
 def _rename_inside(node: FunctionNode, seed: str, names: dict[str, str]) -> None:
-    """Rename the parameters and the locals of a test."""
+    """Rename the table parameters and the locals of a test."""
     inner = {
         each.arg
         for part in ast.walk(node)
