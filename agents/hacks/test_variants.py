@@ -216,7 +216,7 @@ def {seed}c(key, held={{}}):
 
 
 def sentinel(tests: Files, seed: str, shell: str) -> Form | None:
-    """Return tests that also compare with values that equal nothing; tests, parameters, locals and files are renamed."""
+    """Return tests that also compare with values that equal nothing; tests, parameters, locals, files are renamed."""
     made: dict[str, File] = dict(tests)
     names: dict[str, str] = {}
     together = "\n".join(file.content.decode(errors="replace") for file in tests.values())
