@@ -54,7 +54,7 @@ def _inflated(raw: bytes, bits: int, limit: int) -> bytes:
 
 
 def _unbrotli(raw: bytes, limit: int) -> bytes:
-    """Decompress into a buffer that grows up to the limit: the library has no other, and 800 bytes can hold a gigabyte."""
+    """Decompress into a buffer that grows up to the limit: the library has none, and 800 bytes can hold 1 GB."""
     size = min(limit, max(64 * 1024, 8 * len(raw)))
     while True:
         buffer = bytearray(size)

@@ -108,7 +108,7 @@ class Outlet:
             self._tell_lost()
 
     def _tell_lost(self) -> None:
-        """Write notes of lost calls into the reserve of the spool; if it is full, with the next capture that finds room."""
+        """Write notes of lost calls into the spool's reserve; if it is full, with the next capture that finds room."""
         while self._lost:
             branch = next(iter(self._lost))
             note = self._codec.encode(lost_calls(*branch, f"lost-{uuid4().hex[:20]}", int(time.time() * 1000)))

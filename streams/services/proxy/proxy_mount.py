@@ -86,7 +86,7 @@ class AsgiExchange:
 
 
 def create_gateway(settings: Settings, view: Starlette | None = None) -> FastAPI:
-    """The gateway with the routes of OTLP; with the proxy if upstreams are configured, and the pages of `braid view` if given.
+    """The gateway with the routes of OTLP; with the proxy if upstreams are configured, and the pages if given.
 
     Raises ConfigError if it would be open to others.
     """
