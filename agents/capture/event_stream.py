@@ -9,7 +9,7 @@ DONE = "[DONE]"
 
 
 TOGETHER = 20
-"""Events that are parsed together: so few have not the brackets of a text that may be too deep."""
+"""Events that are parsed together: few enough that their brackets together are not taken for deep nesting."""
 
 
 def is_event_stream(content_type: str, raw: bytes) -> bool:
@@ -32,7 +32,7 @@ def events_of(raw: bytes) -> list[Any]:
 
 
 def _values(data: list[str]) -> list[Any]:
-    """The values of some events: one call for all of them takes half of the time."""
+    """The values of some events, parsed in one call, which takes half the time."""
     try:
         found: list[Any] = parse(f"[{','.join(data)}]")
     except ValueError:

@@ -20,13 +20,13 @@ PARAMETERS = ("key", "token", "secret", "password", "sig", "credential")
 """A header or a parameter of the query with one of these in its name may authorize."""
 
 LONG = 24
-"""From this length on, a value does not occur in a conversation by chance."""
+"""Minimum length of a key: a value of this length does not occur in a conversation by chance."""
 
 REMOVED = "[REDACTED:authorization]"
 
 
 def keys_of(headers: Sequence[tuple[str, str]], query: str) -> tuple[str, ...]:
-    """Return the keys of a request, the longest first. Placeholders, as local servers get them, are words like any other."""
+    """Return the keys of a request, the longest first. Placeholders of local servers are not treated as keys."""
     given: list[str] = []
     for name, value in headers:
         lower = name.lower()

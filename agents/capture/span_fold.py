@@ -24,10 +24,10 @@ RECEIVED = "otlp"
 """The source of captures sent by an exporter."""
 
 MOVED = "trace"
-"""The source of captures that a trace left to the branch that it names."""
+"""The source of captures that were moved from a trace to the branch that it names."""
 
 MOVED_BYTES = 1024 * 1024
-"""Of a capture of moved spans, unless a single span has more."""
+"""Bytes of a capture of moved spans, unless a single span has more."""
 
 OPTIONS = Options()
 

@@ -42,7 +42,7 @@ class CallReader:
     def __init__(self) -> None:
         self._expander = Expander()
         self._stored: dict[str, tuple[Spoken, ...]] = {}
-        """By response id, the messages that a later request may continue by naming it."""
+        """The messages that a later request may continue, by the response id that it names."""
 
     def read(self, body: Mapping[str, Any], capture_id: str) -> ToldCall:
         """Return the call of a capture's body. Raises LineError, UnknownBeginningError."""

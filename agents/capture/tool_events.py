@@ -20,9 +20,9 @@ class ToolEvents:
 
     def __init__(self) -> None:
         self._asked: dict[str, tuple[str, str]] = {}
-        """By id, name and arguments of calls that no event is about yet."""
+        """Name and arguments, by id, of calls that no event is about yet."""
         self._alike: dict[tuple[str, str], deque[str]] = {}
-        """By name and arguments, ids of such calls in their order: a response may have a hundred thousand."""
+        """Ids of such calls in order, by name and arguments: a response may have a hundred thousand calls."""
         self._known: set[str] = set()
         """Ids of all calls of responses."""
         self._renamed: dict[str, str] = {}

@@ -1,7 +1,8 @@
 """Calls without an identity (`--adopt`): conversations with the same opening are branches of one rollout.
 
-The rollout is named by its opening messages, `cap-<digest>`. A call that goes on where a branch is now belongs to it; any other one
-begins a branch. Numbers of branches are kept on disk, so that a restarted proxy never uses one twice.
+The rollout is named by its opening messages, `cap-<digest>`. A call that continues the current history of a branch
+belongs to it; any other call begins a branch. Branch numbers are kept on disk, so that a restarted proxy never uses one
+twice.
 """
 
 from collections import OrderedDict
@@ -17,16 +18,16 @@ from schemas.jsontext import compact, parse_object
 from streams.services.proxy.identity import BranchId
 
 MAX_ROLLOUTS = 4096
-"""Rollouts whose branches are remembered; the next call of a forgotten one begins a branch."""
+"""Rollouts whose branches are cached; the next call of an evicted rollout begins a branch."""
 
 MAX_BRANCHES = 1024
-"""Branches of a rollout that are remembered, the latest."""
+"""The latest branches of a rollout that are cached."""
 
 _OPENS = ("system", "developer")
 
 
 class _Known:
-    """Where a branch is now."""
+    """The current history of a branch."""
 
     def __init__(self) -> None:
         self.tip = b""
@@ -37,7 +38,7 @@ class _Known:
 
 
 class Adoption:
-    """Finds branches for calls that name none."""
+    """Finds the branches of calls that name none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -74,7 +75,7 @@ class Adoption:
         return _branch(rollout_id, index)
 
     def finish(self, branch: BranchId, *, answered: bool) -> None:
-        """A call of an adopted branch is over."""
+        """Record that a call of an adopted branch has ended."""
         rollout_id, number = _number(branch)
         known = self._known.get(rollout_id, {}).get(number)
         if known is not None:
@@ -89,19 +90,19 @@ class Adoption:
 
 
 def _branch(rollout_id: str, number: int) -> BranchId:
-    """The branch with a number. A rollout has so many; the next ones are those of a rollout that has a number itself."""
+    """The branch with a number. Branches beyond the limit of a rollout go to a further, numbered rollout."""
     which, index = divmod(number, MAX_INDEX + 1)
     return BranchId(f"{rollout_id}-{which}" if which else rollout_id, index)
 
 
 def _number(branch: BranchId) -> tuple[str, int]:
-    """The name of all rollouts with an opening, and the number of a branch among theirs."""
+    """The name shared by all rollouts with an opening, and the number of a branch among all of theirs."""
     kind, digest, *which = branch.rollout_id.split("-")
     return f"{kind}-{digest}", branch.branch_index + (MAX_INDEX + 1) * int(which[0] if which else 0)
 
 
 def _continued(branches: Mapping[int, _Known], places: Mapping[bytes, int], tip: bytes) -> int | None:
-    """The branch that a request goes on with: the one with the longest history in common; one that failed may ask again."""
+    """The branch that a request continues: the one with the longest common history. A failed call may be retried."""
     fitting = [
         (places[known.tip], -index)
         for index, known in branches.items()
@@ -111,7 +112,7 @@ def _continued(branches: Mapping[int, _Known], places: Mapping[bytes, int], tip:
 
 
 def _opening(request: Mapping[str, Any], items: list[Any]) -> list[Any]:
-    """The system prompt and the messages up to the first that is none of a system."""
+    """The system prompt, and the messages through the first one that is not a system message."""
     first = next(
         (at for at, item in enumerate(items) if not (isinstance(item, dict) and item.get("role") in _OPENS)),
         len(items) - 1,

@@ -10,11 +10,11 @@ from backports import zstd
 from schemas.errors import BraidError
 
 MAX_MEMBERS = 1000
-"""Of one body. Each copies what follows it."""
+"""Most compressed members of one body: reading each copies the rest of the body."""
 
 
 MAX_CODINGS = 4
-"""One behind the other: a header has room for thousands, and each may copy the whole limit."""
+"""Most nested codings: a header has room for thousands, and each may copy as many bytes as the limit."""
 
 
 class CodingError(BraidError):
@@ -22,7 +22,7 @@ class CodingError(BraidError):
 
 
 def decoded(raw: bytes, encoding: str, limit: int) -> bytes:
-    """Return the content of a body. Raises CodingError when it is not what its header says, or longer than the limit."""
+    """Return the content of a body. Raises CodingError if it does not match its header or exceeds the limit."""
     names = [name for each in encoding.split(",") if (name := each.strip().lower()) not in ("", "identity")]
     if len(names) > MAX_CODINGS:
         raise CodingError(f"more than {MAX_CODINGS} encodings")
@@ -54,7 +54,7 @@ def _inflated(raw: bytes, bits: int, limit: int) -> bytes:
 
 
 def _unbrotli(raw: bytes, limit: int) -> bytes:
-    """Decompress into a buffer that grows up to the limit: the library has no other bound, and 800 bytes can hold a gigabyte."""
+    """Decompress into a buffer that grows up to the limit: the library has none, and 800 bytes can hold 1 GB."""
     size = min(limit, max(64 * 1024, 8 * len(raw)))
     while True:
         buffer = bytearray(size)
@@ -73,7 +73,7 @@ def _unzstd(raw: bytes, limit: int) -> bytes:
 
 
 class _Unpacking(Protocol):
-    """A decompressor of the standard library's kind."""
+    """A decompressor with the interface of the standard library's."""
 
     @property
     def eof(self) -> bool: ...

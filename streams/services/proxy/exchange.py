@@ -9,7 +9,7 @@ Headers = Sequence[tuple[str, str]]
 
 
 def header_text(raw: bytes) -> str:
-    """A name or value of a header as text. Servers and clients write text as UTF-8; other bytes are letters of Latin-1."""
+    """A name or value of a header as text. Servers and clients write UTF-8; other bytes are read as Latin-1."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -25,7 +25,7 @@ class Exchange(Protocol):
 
     method: str
     target: str
-    """Path and query as they stand in the first line."""
+    """Path and query, unchanged from the request line."""
     headers: Headers
 
     @property
@@ -33,10 +33,10 @@ class Exchange(Protocol):
         """Whether the request has a body."""
 
     def whole_body(self) -> bytes | None:
-        """The body where all of it has come by now; None where it has not, and `body` reads it."""
+        """The body if it has arrived completely; None if not: `body` then reads it."""
 
     def body(self) -> AsyncIterator[bytes]:
-        """The body, piece by piece as it comes."""
+        """The body, piece by piece as it arrives."""
 
     async def start(self, status: int, reason: str, headers: Headers) -> None:
         """Send the head of the answer. Raises ClientGoneError."""
@@ -52,7 +52,7 @@ class Exchange(Protocol):
 
 
 async def answer(exchange: Exchange, status: int, content: object, headers: Headers = ()) -> None:
-    """Send a whole JSON answer of our own."""
+    """Send a complete JSON answer of the proxy itself."""
     body = content.encode() if isinstance(content, str) else orjson.dumps(content)
     kind = "text/plain; charset=utf-8" if isinstance(content, str) else "application/json"
     await exchange.start(status, "", [("content-type", kind), ("content-length", str(len(body))), *headers])

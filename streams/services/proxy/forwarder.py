@@ -1,7 +1,7 @@
-"""Calls through to an upstream: bytes as they are, in both directions, as they come; a copy of both bodies is kept.
+"""Forward calls to an upstream: bytes pass unchanged in both directions as they arrive; both bodies are copied.
 
-Only hop-by-hop headers and our own are changed. The end of a response is held back until its copy has been taken care of, so that a
-call that a client saw complete is not lost when the process is killed.
+Only hop-by-hop headers and those of the proxy are changed. The end of a response is held back until its copy is in the
+spool, so that a call that its client saw complete is not lost when the process is killed.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ AUTO = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 """Headers that the client library would add."""
 
 STATUSES = range(200, 600)
-"""Of answers that are passed on: a switch to another protocol was not asked for, and others are no HTTP."""
+"""Statuses of answers that are passed on: a switch of protocols was not requested, and others are not HTTP."""
 
 
 SLOW_S = 60.0
-"""A client that sends nothing of its body for this long is given up."""
+"""A client that sends no byte of its body for this long is disconnected."""
 
 TOO_SLOW = "the client sends its request too slowly"
 
 PACE = 1024
-"""Bytes a second that a body has to come with, after the first `SLOW_S`."""
+"""Minimum rate of a body in bytes a second, after the first `SLOW_S`."""
 
 
 class Room:
@@ -61,7 +61,7 @@ class BodyCopy:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is too long, or there was no room for it."""
+        """Whether the body is too long, or there was no room for it."""
         return self._pieces is None
 
     def add(self, piece: bytes) -> None:
@@ -81,20 +81,20 @@ class BodyCopy:
         return None if self._pieces is None else b"".join(self._pieces)
 
     def release(self) -> None:
-        """Let go of the bytes."""
+        """Free the bytes."""
         self._pieces = None
         self._room.free += self._held
         self._held = 0
 
 
 class Passage:
-    """One call on its way through: what has come so far."""
+    """One call under way: the bytes that have arrived so far."""
 
     def __init__(self, limit: int, room: Room) -> None:
         self.request = BodyCopy(limit, room)
         self.response = BodyCopy(limit, room)
         self.keys: tuple[str, ...] = ()
-        """The keys that authorize the call: no capture has them, also where a body repeats them."""
+        """The keys that authorize the call. Captures never contain them, even if a body repeats them."""
         self.request_encoding = ""
         self.response_encoding = ""
         self.content_type = ""
@@ -103,16 +103,16 @@ class Passage:
         self.started_ms = int(time.time() * 1000)
         self.first_byte_ms: int | None = None
         self.cut: str | None = None
-        """Why the response is not whole."""
+        """Why the response is incomplete."""
         self.policy_version = ""
-        """The version of the policy, as the caller says it."""
+        """The version of the policy, given by the caller."""
         self.asked: bytes | None = None
-        """The caller's own request, where fields were added to it."""
+        """The caller's own request, if fields were added to it."""
         self.added: frozenset[str] = frozenset()
-        """These fields: what they bring is taken out of the answer."""
+        """The added fields; their results are removed from the answer."""
 
     def release(self) -> None:
-        """Let go of both bodies."""
+        """Free both bodies."""
         self.request.release()
         self.response.release()
 
@@ -123,11 +123,11 @@ class Passage:
 
 
 Done = Callable[[Passage], Awaitable[None]]
-"""Takes the copies, once, when everything of a call has come."""
+"""Takes the copies of a call, once, when the call is complete."""
 
 
 def end_to_end(headers: Headers) -> list[tuple[str, str]]:
-    """The headers that go on: without those of this connection."""
+    """The headers to forward: all but those of this connection."""
     named = {
         token.strip().lower() for name, value in headers if name.lower() == "connection" for token in value.split(",")
     }
@@ -135,7 +135,7 @@ def end_to_end(headers: Headers) -> list[tuple[str, str]]:
 
 
 class Forwarder:
-    """The upstreams' side."""
+    """The client of the upstreams."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self._config = config
@@ -161,7 +161,10 @@ class Forwarder:
         self, exchange: Exchange, upstream: Upstream, path: str, headers: Headers, passage: Passage, done: Done,
         beside: Iterable[tuple[str, str]] = (),
     ) -> None:  # fmt: skip
-        """Pass a call through; `beside` are headers to add to the answer. Raises RefusedError (502), ClientGoneError, CancelledError."""
+        """Forward a call; `beside` has headers to add to the answer.
+
+        Raises RefusedError (502), ClientGoneError, CancelledError.
+        """
         assert self._session is not None
         announced = next((value for name, value in headers if name.lower() == "content-length"), "")
         if announced.isdigit() and int(announced) > self._config.max_body_bytes:
@@ -186,7 +189,7 @@ class Forwarder:
             exchange.cut()
 
     def _data(self, exchange: Exchange, passage: Passage) -> bytes | AsyncIterator[bytes]:
-        """The body: at once where all of it is there, which saves the upstream's wait for a second packet."""
+        """The body: in one piece if it has arrived, so that the upstream need not wait for a second packet."""
         ready = exchange.whole_body()
         if ready is None:
             return self._sent(exchange, passage)
@@ -252,7 +255,7 @@ class Forwarder:
         self, exchange: Exchange, response: aiohttp.ClientResponse, headers: Headers, passage: Passage, done: Done,
         beside: Iterable[tuple[str, str]],
     ) -> None:  # fmt: skip
-        """Answer without what was added to the request: a stream line by line, anything else when all of it has come."""
+        """Remove the results of added fields: from a stream line by line, from another answer when it is complete."""
         named = [(name, value) for name, value in headers if name.lower() != "content-length"]
         events = EventFilter(passage.added) if is_event_stream(passage.content_type, b"") else None
         try:
@@ -293,7 +296,7 @@ class Forwarder:
 
 
 def upstream_key(upstream: Upstream) -> tuple[str, str]:
-    """The header with the upstream's own key. Raises RefusedError (502) where it is not configured."""
+    """The header with the upstream's own key. Raises RefusedError (502) if it is not configured."""
     key = os.environ.get(upstream.key_variable, "") if upstream.key_variable else ""
     if not key:
         variable = upstream.key_variable or "proxy.upstreams.*.key_variable"
@@ -302,7 +305,7 @@ def upstream_key(upstream: Upstream) -> tuple[str, str]:
 
 
 def forwarded(headers: Headers) -> list[tuple[str, str]]:
-    """The headers of a request that go on to the upstream."""
+    """The headers of a request that are forwarded to the upstream."""
     return [(name, value) for name, value in end_to_end(headers) if name.lower() not in OWN]
 
 

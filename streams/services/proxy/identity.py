@@ -20,10 +20,10 @@ HOW = (
 )
 
 POLICY_VERSION = "x-braid-policy-version"
-"""The version of the policy that is asked, for engines that do not say it."""
+"""The version of the policy that is asked, for engines that do not return it."""
 
 HEADERS = frozenset({"x-braid-rollout", "x-braid-branch", "x-braid-attempt", "x-braid-token", POLICY_VERSION})
-"""Headers of ours: never forwarded."""
+"""Headers of the proxy; never forwarded."""
 
 
 _LEADS_OUT = re.compile(r"(?:[/\\]|%2f|%5c)(?:\.|%2e){1,2}(?=[/\\;]|%2f|%5c|%3b|$)", re.IGNORECASE)
@@ -46,12 +46,12 @@ class Target(NamedTuple):
     upstream: str
     """The first name after it; `end` where the branch ends."""
     path: str
-    """The rest, as it was written: what is appended to the upstream's URL, without the query."""
+    """The rest, unchanged: it is appended to the upstream's URL, without the query."""
     query: str
 
 
 def read_target(raw: str) -> Target:
-    """Split the target of a request, as it stands in its first line. Raises RefusedError (400).
+    """Split the target in the request line. Raises RefusedError (400).
 
     A path stays below its upstream: segments that lead out of it are refused, however they are written.
     """
@@ -94,7 +94,7 @@ def decoded_id(text: str) -> str:
 
 
 def own_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The headers of a request by their names in lower case. Raises RefusedError (400) where they say two things."""
+    """The headers of a request by lower-case name. Raises RefusedError (400) if they contradict each other."""
     found: dict[str, str] = {}
     for name, value in headers:
         lower = name.lower()

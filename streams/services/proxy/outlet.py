@@ -1,4 +1,4 @@
-"""The way of captures to the log: through the spool, in their order, and what is known of each branch on the way."""
+"""Send captures to the log, through the spool and in order; track the state of each branch."""
 
 import asyncio
 import time
@@ -24,13 +24,13 @@ from streams.services.proxy.identity import BranchId
 from streams.services.proxy.spool import Spool
 
 MAX_BRANCHES = 4096
-"""Branches whose captured beginnings are remembered; the next request of a forgotten one is stored whole."""
+"""Branches whose captured beginnings are cached; the next request of an evicted branch is stored whole."""
 
 RESERVE = 4 * 1024 * 1024
 """Bytes of the spool beyond its limit, for notes of lost calls."""
 
 STOP_S = 5.0
-"""How long captures may still be sent when the proxy ends; what is left is the next one's."""
+"""How long captures may still be sent when the proxy ends; the next process sends the rest."""
 
 IN_FLIGHT_S = 10.0
 """How long the end of a branch waits for its calls under way."""
@@ -65,12 +65,12 @@ class Outlet:
         metrics.spooled.set_function(lambda: self.spool.used)
         self._known: OrderedDict[BranchId, set[bytes]] = OrderedDict()
         self._lost: dict[BranchId, None] = {}
-        """Branches of which calls were lost, and that is not told yet."""
+        """Branches with lost calls whose note is not written yet."""
         self._told: OrderedDict[BranchId, None] = OrderedDict()
-        """Those of which it is: once is enough."""
+        """Branches whose note is written: one is enough."""
         self._open: dict[BranchId, int] = {}
         self._idle: dict[BranchId, asyncio.Event] = {}
-        """Of branches whose ends wait for their calls."""
+        """Events of branches whose ends wait for their calls."""
 
     def start(self) -> None:
         """Open the spool and begin to send. Raises SpoolError."""
@@ -78,11 +78,11 @@ class Outlet:
         self.spool.start(self._deliver)
 
     async def stop(self) -> None:
-        """Send what waits, and let go of the spool."""
+        """Send the waiting captures and close the spool."""
         await self.spool.stop(STOP_S if self._sender.is_ready else 0.0)
 
     def known(self, branch: BranchId) -> set[bytes]:
-        """Digests of what was captured of a branch."""
+        """Digests of the captured messages of a branch."""
         found = self._known.get(branch)
         if found is None:
             found = self._known[branch] = set()
@@ -92,7 +92,7 @@ class Outlet:
         return found
 
     def put(self, captures: Iterable[Capture]) -> bool:
-        """Write captures to the spool; False, and counted, when there is no room."""
+        """Write captures to the spool; if there is no room, count them and return False."""
         self._tell_lost()
         records = [self._codec.encode(part) for capture in captures for part in in_parts(capture)]
         if self.spool.append(records):
@@ -102,13 +102,13 @@ class Outlet:
         return False
 
     def lose(self, branch: BranchId) -> None:
-        """A call of a branch is not captured: what is known of the branch is not all of it, and the log has to say so."""
+        """Record that a call was not captured: the branch is incomplete, and the log needs a note of it."""
         if branch not in self._told:
             self._lost[branch] = None
             self._tell_lost()
 
     def _tell_lost(self) -> None:
-        """Write notes of lost calls: into a reserve that captures leave them, else with the next capture that finds room."""
+        """Write notes of lost calls into the spool's reserve; if it is full, with the next capture that finds room."""
         while self._lost:
             branch = next(iter(self._lost))
             note = self._codec.encode(lost_calls(*branch, f"lost-{uuid4().hex[:20]}", int(time.time() * 1000)))
@@ -139,7 +139,7 @@ class Outlet:
         sent = [await self._sender.send(self._sender.outgoing(capture, None)) for capture in captures]
         await self._sender.acknowledge(sent)
         for capture, record in zip(captures, sent, strict=True):
-            if record.exception() is not None:  # a topic that another program made takes shorter records alone
+            if record.exception() is not None:  # a topic that another program created takes only shorter records
                 log.error(
                     "capture dropped: the topic does not take it", rollout=capture.rollout_id, bytes=len(capture.body)
                 )
@@ -147,7 +147,7 @@ class Outlet:
                 self.lose(BranchId(capture.rollout_id, capture.branch_index, capture.attempt))
 
     def _read(self, record: bytes) -> Capture | None:
-        """A record of the spool; None for one that another version of the product wrote, and this one does not know."""
+        """A record of the spool; None for one of another version that this version cannot read."""
         try:
             return cast("Capture", self._codec.decode(CAPTURES, record))
         except DecodeError as error:
@@ -158,12 +158,12 @@ class Outlet:
     # -- calls under way -----------------------------------------------------------------------------------------------
 
     def begin(self, branch: BranchId) -> None:
-        """A call of a branch is under way."""
+        """Record that a call of a branch is under way."""
         self._open[branch] = self._open.get(branch, 0) + 1
         self._metrics.open.inc()
 
     def finish(self, branch: BranchId) -> None:
-        """A call is over, and its capture is written."""
+        """Record that a call has ended and its capture is written."""
         self._metrics.open.dec()
         self._open[branch] -= 1
         if not self._open[branch]:

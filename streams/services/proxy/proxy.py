@@ -1,4 +1,4 @@
-"""The capturing proxy: who asks, for which branch, and what is kept of it. Servers and upstreams are next door."""
+"""The capturing proxy: finds caller and branch of a request and captures the call."""
 
 import re
 import time
@@ -55,10 +55,10 @@ DEFAULTS = {
 }
 
 LARGE = 256 * 1024
-"""Bytes of both bodies from which on a capture is made in a thread: others would wait."""
+"""Bytes of both bodies from which on a capture is made in a thread, so that other calls need not wait."""
 
 BODIES_AT_ONCE = 16
-"""Of the largest size, in memory. A call beyond that passes, and is not captured."""
+"""Captures of the largest size in memory. A call beyond that passes without being captured."""
 
 MAX_VERSION = 256
 """Characters of a policy's version."""
@@ -67,7 +67,7 @@ MAX_END_BYTES = 1024 * 1024
 MAX_CAPTURES_BYTES = 16 * 1024 * 1024
 
 BODY_S = 30.0
-"""Time for the body of a request that is not passed on."""
+"""Time for the body of a request that is not forwarded."""
 
 CAPTURES_PATH = re.compile(r"/v1/rollouts/([^/]+)/branches/([^/]+)/captures")
 
@@ -80,7 +80,7 @@ class Proxy:
     def __init__(
         self, settings: Settings, metrics: GatewayMetrics, sender: Sender | None = None, captured: CapturedBranches | None = None
     ) -> None:  # fmt: skip
-        """With a `sender` its owner starts and stops it. `captured` has each branch before its first call is answered."""
+        """The owner of `sender` starts and stops it. `captured` gets each branch before its first call is answered."""
         self.config = settings.proxy
         self._redacting = settings.gateway.redact
         self._doors = Doors(settings.gateway.tokens)
@@ -105,7 +105,7 @@ class Proxy:
             await self._sender.start()
 
     async def stop(self) -> None:
-        """Send what waits, and let go of everything."""
+        """Send the waiting captures and close everything."""
         await self._forwarder.stop()
         await self.outlet.stop()
         if self._owns_sender:
@@ -113,7 +113,7 @@ class Proxy:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the broker takes captures."""
+        """Whether the broker accepts captures."""
         return self._sender.is_ready
 
     def takes(self, path: str) -> bool:
@@ -140,7 +140,7 @@ class Proxy:
             if refusal is not None:
                 raise RefusedError(403, refusal)
         if "websocket" in headers.get("upgrade", "").lower():
-            # Codex asks for one first: on 426 it goes on over HTTP at once, on 404 after seven seconds of retries.
+            # Codex first asks for a WebSocket. After 426 it uses HTTP at once, after 404 it retries for seven seconds.
             raise RefusedError(426, "WebSockets are not captured: use HTTP")
         caller, secret_headers = self._caller(exchange)
         captured = CAPTURES_PATH.fullmatch(exchange.target.partition("?")[0])
@@ -159,7 +159,7 @@ class Proxy:
         branch = self._branch(target, headers, caller, protocol)
         sending = [(name, value) for name, value in forwarded(exchange.headers) if name.lower() not in secret_headers]
         if secret_headers and not any(name.lower() in KEY_HEADERS for name, _ in sending):
-            sending.append(upstream_key(upstream))  # a caller that sends a key of its own beside the token uses that
+            sending.append(upstream_key(upstream))  # the upstream gets a caller's own key if one comes beside the token
         if self._calls >= self.config.max_calls:
             raise RefusedError(503, "too many calls at once; try again in a moment", headers={"Retry-After": "2"})
         self._calls += 1
@@ -203,12 +203,12 @@ class Proxy:
     def _branch(
         self, target: Target, headers: Mapping[str, str], caller: Caller, protocol: Protocol | None
     ) -> BranchId | None:
-        """The branch whose call this is; None for what is not captured. Raises RefusedError (400, 403)."""
+        """The branch of a call; None if the request is not captured. Raises RefusedError (400, 403)."""
         branch = identity_of(target, headers, caller)
         if branch is None:
             if protocol is not None and self._adoption is None:
                 raise RefusedError(400, HOW, field="path")
-            refusal = caller.refusal(Capture, None, None)  # the upstream's key is for agents alone
+            refusal = caller.refusal(Capture, None, None)  # only agents may use the upstream's key
             if refusal is not None:
                 raise RefusedError(FORBIDDEN, refusal)
             return None
@@ -251,7 +251,7 @@ class Proxy:
         finally:
             if not keep.is_begun:
                 passage.cut = passage.cut or "the client hung up"
-            if keep.is_over:  # nearly always: no task is needed that outlives this one
+            if keep.is_over:  # nearly always; then no task that outlives this one is needed
                 self._let_go(passage, branch)
             else:
                 await shield(ensure_future(self._finish(keep, passage, branch)))
@@ -279,7 +279,7 @@ class Proxy:
         self.outlet.finish(branch)
 
     async def _keep(self, passage: Passage, protocol: Protocol, branch: BranchId, *, dropped: bool) -> None:
-        """Take care of a call that is over, before its client can know that and send the next one."""
+        """Capture a call that has ended, before its client can see the end and send the next one."""
         try:
             await self._capture(passage, protocol, branch, dropped=dropped)
         finally:
@@ -288,15 +288,15 @@ class Proxy:
                 self._adoption.finish(branch, answered=answered)
 
     async def _capture(self, passage: Passage, protocol: Protocol, branch: BranchId, *, dropped: bool) -> None:
-        """Write the capture of a call; when this returns it is in the spool."""
+        """Write the capture of a call to the spool before returning."""
         if dropped:
             self._metrics.dropped.inc()
             self.outlet.lose(branch)
             return
-        await sleep(0)  # bytes that are waiting to go through go first
+        await sleep(0)  # waiting bytes are forwarded first
         try:
             made = await self._made(passage, protocol, branch)
-        except Exception as error:  # noqa: BLE001 - the call goes on, whatever its copy does to us
+        except Exception as error:  # noqa: BLE001 - a failing capture must not stop the call
             reason = str(error) if isinstance(error, BraidError) else type(error).__name__
             log.warning("a call could not be captured", rollout=branch.rollout_id, reason=reason)
             self._metrics.dropped.inc()
@@ -307,7 +307,7 @@ class Proxy:
         )  # fmt: skip
         if not self.outlet.put([capture]):
             self.outlet.lose(branch)
-        elif len(made.body) <= MAX_BYTES:  # of a longer one the log has the digest alone
+        elif len(made.body) <= MAX_BYTES:  # the log has only the digest of a longer one
             self.outlet.known(branch).update(made.digests)
         outcome = "cut" if passage.cut else str(passage.status)
         self._metrics.calls.labels(outcome).inc()
@@ -373,7 +373,7 @@ class Proxy:
         await answer(exchange, outcome.status, outcome.plain())
 
     async def _whole(self, exchange: Exchange, limit: int) -> bytes:
-        """A body that is needed before anything is done with it. Raises RefusedError (408, 413, 503)."""
+        """Read a whole body before it is used. Raises RefusedError (408, 413, 503)."""
         if not exchange.has_body:
             return b""
         body = BodyCopy(limit, self._room)
@@ -417,7 +417,7 @@ class _Once:
 
 
 async def _nothing(_passage: Passage) -> None:
-    """The copy of a call that is not captured is not needed."""
+    """Drop the copy of a call that is not captured."""
 
 
 def _object(body: bytes) -> dict[str, object]:

@@ -30,7 +30,7 @@ class AsgiExchange:
         self.target = f"{path}?{query}" if query else path
         self.headers: Headers = [(header_text(name), header_text(value)) for name, value in scope["headers"]]
         self.received = asyncio.Event()
-        """Set when the body has come: whatever comes then says that the client has gone."""
+        """Set when the body has arrived: any later message means that the client has disconnected."""
 
     @property
     def has_body(self) -> bool:
@@ -42,11 +42,11 @@ class AsgiExchange:
         return found
 
     def whole_body(self) -> bytes | None:
-        """It is unknown before it is read."""
+        """Unknown before the body is read."""
         return None
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The body, piece by piece as it comes."""
+        """The body, piece by piece as it arrives."""
         while not self.received.is_set():
             message = await self._receive()
             if message["type"] == "http.disconnect":
@@ -70,7 +70,7 @@ class AsgiExchange:
         await self._told({"type": "http.response.body", "body": b"", "more_body": False})
 
     def cut(self) -> None:
-        """Return without the end of the answer: the server closes the connection then."""
+        """Return without ending the answer: the server then closes the connection."""
 
     async def _told(self, message: Message) -> None:
         try:
@@ -86,13 +86,13 @@ class AsgiExchange:
 
 
 def create_gateway(settings: Settings, view: Starlette | None = None) -> FastAPI:
-    """The gateway, with the routes of OTLP; the proxy where upstreams are configured; the pages of `braid view` where they are given.
+    """The gateway with the routes of OTLP; with the proxy if upstreams are configured, and the pages if given.
 
-    Raises ConfigError when it would be open to others.
+    Raises ConfigError if it would be open to others.
     """
     app = create_app(settings, view)
     gateway = app.state.gateway
-    # The innermost: what every request passes first is around it.
+    # The innermost layer: every request passes the other layers first.
     app.user_middleware.append(Middleware(OtlpMount, receiver=Receiver(gateway), gateway=gateway))
     if settings.proxy.upstreams:
         proxy = Proxy(settings, gateway.metrics, gateway.sender, gateway.captured)

@@ -24,7 +24,7 @@ ADDED = ("Date", "Server", "Content-Type")
 """Headers that aiohttp adds to answers that have none."""
 
 SMALL = 256 * 1024
-"""Bytes of a body that is passed on at once."""
+"""Bytes of a body that is forwarded in one piece."""
 
 log = structlog.get_logger()
 
@@ -52,12 +52,12 @@ class AiohttpExchange:
         return self._request.body_exists
 
     def whole_body(self) -> bytes | None:
-        """The body, where all of it has come."""
+        """The body, if it has arrived completely."""
         content = self._request.content
         return content.read_nowait() if content.is_eof() and content.total_bytes <= SMALL else None
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The body, piece by piece as it comes."""
+        """The body, piece by piece as it arrives."""
         async for piece in self._request.content.iter_any():
             yield piece
 
@@ -146,7 +146,7 @@ async def serve_proxy(settings: Settings, bound: socket.socket, said: Callable[[
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         await runner.setup()
-        tune_gc()  # a full collection with all that was imported would hold up every stream for a tenth of a second
+        tune_gc()  # a full collection of all imported objects would delay every stream for a tenth of a second
         await ProxySite(runner, bound).start()
         said()
         await stop.wait()

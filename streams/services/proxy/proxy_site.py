@@ -1,4 +1,4 @@
-"""Where connections of the proxy come in: limited in number and in the time until they ask, and quoted nowhere."""
+"""The listening side of the proxy: limits the number of connections and their idle time, and never quotes a request."""
 
 import asyncio
 import socket
@@ -17,23 +17,23 @@ KEEP_ALIVE_S = 75.0
 """Agents pause between turns."""
 
 HEADER_S = 10.0
-"""The header of a connection's first request has to be complete after this long."""
+"""Time until the header of a connection's first request must be complete."""
 
 UNREAD_S = 600.0
-"""A client that reads nothing of its answer for this long is given up (by the kernel, where it knows how)."""
+"""A client that reads no byte of its answer for this long is disconnected (by the kernel, if it supports that)."""
 
 MAX_CONNECTIONS = 4096
-"""At once, fewer where the system allows fewer open files; the oldest without a request make room for new ones."""
+"""Most connections at once; fewer if open files are limited. The oldest without a request make room for new ones."""
 
 OTHER_FILES = 128
-"""File descriptors that calls leave to the rest."""
+"""File descriptors reserved for everything but calls."""
 
 
 log = structlog.get_logger()
 
 
 class Connection(web.RequestHandler):
-    """One connection: it has to ask in time, and it quotes no request."""
+    """One connection: its request must arrive in time, and no error quotes it."""
 
     def __init__(self, crowd: "Crowd[Connection]", server: Any, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class Connection(web.RequestHandler):
         self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Enter; the oldest ones that ask nothing make room."""
+        """Register the connection; the oldest ones without a request make room."""
         super().connection_made(transport)
         now = asyncio.get_running_loop().time()
         entry = self._crowd.enter(self, "", now)
@@ -56,7 +56,7 @@ class Connection(web.RequestHandler):
             given.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_S * 1000))
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Leave."""
+        """Unregister the connection."""
         super().connection_lost(exc)
         self._crowd.leave(self)
         if self._late is not None:
@@ -69,7 +69,7 @@ class Connection(web.RequestHandler):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """A request is under way."""
+        """Record that a request is under way."""
         if self._late is not None:
             self._late.cancel()
         self._crowd.works(self)
@@ -81,7 +81,7 @@ class Connection(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None  # noqa: ARG002
     ) -> web.StreamResponse:  # fmt: skip
-        """Answer a request that cannot be read, or that made us fail. The error's own words quote headers, and so keys."""
+        """Answer a request that is unreadable or failed. Never send the error's text: it quotes headers and keys."""
         place = extract_tb(exc.__traceback__)[-1] if exc is not None and exc.__traceback__ is not None else None
         where = None if place is None or status < 500 else f"{place.filename}:{place.lineno}"
         say = log.error if status >= 500 else log.info
@@ -95,7 +95,7 @@ class Connection(web.RequestHandler):
 
 
 class ProxySite(web.BaseSite):
-    """Where connections come in."""
+    """The listening socket and its connections."""
 
     def __init__(self, runner: web.AppRunner, bound: socket.socket) -> None:
         super().__init__(runner)

@@ -1,8 +1,8 @@
-"""Captures on their way to the log: a journal on disk, written before a call is over, emptied as the broker acknowledges.
+"""A journal of captures on disk: written before a call ends, emptied as the broker acknowledges.
 
-Every capture goes this way, whether the broker is there or not: what was written survives a kill of the process, and after a while
-(a data sync) of the machine. Records are sent in their order. After a crash the journal is sent again from its beginning; captures
-that the log has already are repetitions, which the fold ignores by their ids.
+Every capture goes through the journal, also while the broker is available. A written capture survives a kill of the
+process and, after the next data sync, a crash of the machine. Records are sent in order. After a crash the journal is
+sent again from its beginning; the fold ignores repeated captures by their ids.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ FRAME = struct.Struct(">II")
 """Before each record: its length and its CRC-32."""
 
 SEGMENT_BYTES = 8 * 1024 * 1024
-"""Of a file of the journal; then the next one begins. A file goes when all of it is acknowledged."""
+"""Bytes of a file of the journal before the next one begins. A file is deleted when all of it is acknowledged."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""Of records that are sent together."""
+"""Bytes of records that are sent together."""
 
 SYNC_S = 0.05
 """How long written records may wait for their data sync."""
 
 AGAIN_S = 0.5
-"""Between two attempts to send, while the broker is away."""
+"""Time between two attempts to send while the broker is unavailable."""
 
 log = structlog.get_logger()
 
 Deliver = Callable[[list[bytes]], Awaitable[None]]
-"""Sends records and returns when the broker has all of them. Raises when it is away."""
+"""Sends records and returns when the broker has all of them. Raises if it is unavailable."""
 
 
 class SpoolError(BraidError):
@@ -54,7 +54,7 @@ class Spool:
     """The journal of one proxy."""
 
     def __init__(self, folder: Path, limit: int, away: tuple[type[Exception], ...]) -> None:
-        """`away` are the errors of a delivery that is tried again."""
+        """`away` has the errors after which a delivery is retried."""
         self.folder = folder
         self._limit = limit
         self._away = away
@@ -62,27 +62,27 @@ class Spool:
         self._file: BinaryIO | None = None
         self._lock: BinaryIO | None = None
         self._written = 0
-        """Bytes of the segment that is written."""
+        """Bytes of the segment that is being written."""
         self._read = 0
         """Bytes of the first segment that are acknowledged."""
         self.used = 0
-        """Bytes that wait."""
+        """Bytes that wait to be sent."""
         self._fresh = asyncio.Event()
         self._dirty = False
         self._tasks: list[asyncio.Task[None]] = []
         self._emptied = asyncio.Event()
         self.appended = 0
-        """Bytes that this process ever wrote: the ticket of what it wrote last."""
+        """Bytes that this process has written in total: the ticket of its last write."""
         self._acknowledged = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is taken."""
+        """Whether further records are refused."""
         return self.used >= self._limit
 
     def open(self) -> None:
-        """Take the folder over, with what an earlier process left in it. Raises SpoolError."""
+        """Open the folder, with the records that an earlier process left in it. Raises SpoolError."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # other users of this machine must not read it
             self._check_owner()
@@ -104,7 +104,7 @@ class Spool:
             log.info("captures left by an earlier process", bytes=self.used)
 
     def _check_owner(self) -> None:
-        """Captures come from this proxy alone. Raises SpoolError for a folder that others can write to."""
+        """Check that only this user can write captures. Raises SpoolError for a folder that others can write to."""
         found = self.folder.stat()
         is_foreign = os.geteuid() not in (0, found.st_uid)
         if is_foreign or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -113,23 +113,23 @@ class Spool:
             )
 
     def _begin(self, number: int) -> None:
-        """Begin a segment. Raises OSError, and leaves the one before as it is."""
+        """Begin a segment. Raises OSError and leaves the previous segment unchanged."""
         segment = _Segment(self.folder / f"{number:09}.captures", number)
         begun = os.fdopen(_opened(segment.path), "wb", buffering=0)
         if self._file is not None:
-            with suppress(OSError):  # what no sync brings to the disk is lost with the machine alone
+            with suppress(OSError):  # bytes that are not synced are lost only if the machine crashes
                 os.fdatasync(self._file.fileno())
             self._file.close()
         self._segments.append(segment)
         self._file, self._written = begun, 0
 
     def append(self, records: list[bytes], *, beyond: int = 0) -> bool:
-        """Write records, if need be so many bytes beyond the limit; False when there is no room for them, or the disk takes none."""
+        """Write records, if needed so many bytes beyond the limit; False if there is no room or the disk fails."""
         framed = b"".join(FRAME.pack(len(each), zlib.crc32(each)) + each for each in records)
         if self._file is None or self.used + len(framed) > self._limit + beyond:
             return False
         if self._written >= SEGMENT_BYTES:
-            with suppress(OSError):  # no room for another file: this one grows
+            with suppress(OSError):  # no room for another file, so this one grows
                 self._begin(self._segments[-1].number + 1)
         before = self._written
         try:
@@ -156,7 +156,7 @@ class Spool:
         self._tasks = [asyncio.create_task(self._send(deliver)), asyncio.create_task(self._sync())]
 
     async def stop(self, patience_s: float = 5.0) -> None:
-        """Send what waits, as far as that is possible in time; the rest stays for the next process."""
+        """Send the waiting records within a time limit; the rest stays for the next process."""
         if self.used:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._emptied.wait(), patience_s)
@@ -170,7 +170,7 @@ class Spool:
             self._lock.close()
 
     async def delivered(self, ticket: int) -> None:
-        """Return when everything up to a ticket is on the log."""
+        """Return when all records up to a ticket are on the log."""
         if self._acknowledged < ticket:
             waiting = asyncio.get_running_loop().create_future()
             self._waiting.append((ticket, waiting))
@@ -193,7 +193,7 @@ class Spool:
                 self._collect()
 
     async def _readable(self) -> tuple[list[bytes], int] | None:
-        """The next batch, once the disk gives it."""
+        """The next batch, when the disk can be read."""
         while True:
             try:
                 return self._batch()
@@ -227,7 +227,7 @@ class Spool:
         return records, size
 
     def _note(self, size: int) -> None:
-        """So many more bytes are on the log."""
+        """Record that so many more bytes are on the log."""
         self._acknowledged += size
         left = []
         for ticket, waiting in self._waiting:
@@ -238,7 +238,7 @@ class Spool:
         self._waiting = left
 
     def _collect(self) -> None:
-        """Free what is acknowledged."""
+        """Empty the only segment when all of it is acknowledged."""
         if len(self._segments) == 1 and self._read == self._written and self._file is not None:
             self._file.truncate(0)
             self._file.seek(0)
@@ -265,7 +265,7 @@ class Spool:
 
 
 def _opened(path: Path) -> int:
-    """A file of this user alone, emptied."""
+    """An empty file that only this user can read."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
