@@ -68,9 +68,9 @@ class ExactSteps:
         self._history.append(said)
 
     def beside(self, events: Sequence[Event]) -> list[Event]:
-        """Return the trajectory's events.
+        """Return the trajectory's events with its messages and calls.
 
-        Its messages and calls come before the final answer: the calls have the tokens.
+        These are inserted before the final answer; the calls have the tokens.
         """
         if not self.is_whole:
             return list(events)
