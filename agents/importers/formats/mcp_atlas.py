@@ -42,10 +42,7 @@ def _is_table(columns: Sequence[str]) -> bool:
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """Plan each table with the run's settings and tasks from its folder. A scored table replaces the unscored copy.
-
-    A table with scores repeats the one without, which is left out.
-    """
+    """Plan each table with the run's settings and tasks from its folder. A scored table replaces the unscored copy."""
     columns = {name: _columns(name, head) for name in names}
     tables = [name for name in names if _is_table(columns[name])]
     judged = {_folder(name) for name in tables if SCORE in columns[name]}

@@ -137,9 +137,9 @@ def _flat(messages: Sequence[Any]) -> list[Any]:
 
 
 class _UserTools:
-    """Writes tool calls of the simulated user, which the model did not see. The user's call ids may equal the agent's.
+    """Writes tool calls of the simulated user, which the model did not see.
 
-    The user's ids are the agent's as well.
+    The user's call ids may equal the agent's.
     """
 
     def __init__(self) -> None:

@@ -52,10 +52,7 @@ Others = Mapping[str, Format]
 
 
 def plan(names: Sequence[str], head: Head, *, others: Others) -> list[Part]:
-    """Plan a part for each trial: the run's settings, its results, its logs. Without folders a run has only results.
-
-    A run without folders has only its results.
-    """
+    """Plan a part for each trial: the run's settings, its results, its logs. Without folders a run has only results."""
     parts: list[Part] = []
     names = sorted(names)
     for base in _runs(names):

@@ -28,9 +28,9 @@ class KnownMessages:
         self._flat: dict[tuple[tuple[str, Any], ...], list[Spoken]] = {}
 
     def of_text(self, value: Any, where: str, unread: Unread) -> list[Spoken] | None:
-        """Return the messages of a JSON array, or None for anything else. After a cached array only the rest is parsed.
+        """Return the messages of a JSON array, or None for anything else.
 
-        One that begins with an array read before is read from its end on.
+        After a cached array only the rest is parsed.
         """
         if not isinstance(value, str) or value[-1:] != "]":
             listed = parsed_list(value)

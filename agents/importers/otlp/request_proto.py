@@ -24,10 +24,7 @@ else:
 
 
 def read_body(body: bytes) -> Iterator[Span | Problem]:
-    """Yield the spans of a body. Log records become spans with only their event. Raises LineError for other bytes.
-
-    Raises LineError for something else.
-    """
+    """Yield the spans of a body. Log records become spans with only their event. Raises LineError for other bytes."""
     read = read_spans(body, Span, SpanEvent, Problem) if COMPILED else None
     if read and any(isinstance(each, Span) for each in read):
         yield from read

@@ -129,10 +129,7 @@ def _place(signal: Signal, one: int, two: int, three: int) -> str:
 
 
 def split_json(request: Any, *, redacting: bool = False) -> SplitRequest:
-    """Split a parsed JSON request: its spans are read and written in their canonical form. Raises LineError.
-
-    Raises LineError.
-    """
+    """Split a parsed JSON request: its spans are read and written in their canonical form. Raises LineError."""
     made: dict[bytes, list[Any]] = {}
     bad: list[Problem] = []
     for count, each in enumerate(read_request(request)):

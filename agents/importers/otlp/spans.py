@@ -67,9 +67,9 @@ def read_plain(value: list[Any]) -> Span:
 
 
 def trouble_of(span: Span) -> tuple[str, str | None] | None:
-    """Return message and type of a span's error, or None. An exception event alone is not an error: it may be handled.
+    """Return message and type of a span's error, or None.
 
-    An exception event alone is none: it may be handled.
+    An exception event alone is not an error: it may be handled.
     """
     if not span.failed and "error.type" not in span.attributes:
         return None

@@ -42,9 +42,9 @@ def _outer(key: str, told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> str
 
 
 def _meet(one: Span, other: Span) -> bool:
-    """Return whether two spans overlap in time. A span without an end is still running. Parents may be wrong or cyclic.
+    """Return whether two spans overlap in time.
 
-    Parents may be wrong, and lead in circles.
+    A span without an end is still running. Parents may be wrong or cyclic.
     """
     return (not other.end or one.start <= other.end) and (not one.end or other.start <= one.end)
 

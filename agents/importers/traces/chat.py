@@ -249,7 +249,7 @@ def read_turn_content(message: Mapping[str, Any]) -> Content:
 
 
 def read_calls(message: Mapping[str, Any]) -> list[Called]:
-    """Return the calls of an assistant message: OpenAI's, with or without `function`, or Anthropic's. Raises LineError.
+    """Return the calls of an assistant message: OpenAI's, with or without `function`, or Anthropic's.
 
     Raises LineError.
     """

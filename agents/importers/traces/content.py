@@ -46,9 +46,9 @@ class Content(NamedTuple):
 
 
 def read_content(value: Any) -> Content:
-    """Read a content: text, null, one part, or an array of parts. The caller handles parts that are calls or results.
+    """Read a content: text, null, one part, or an array of parts.
 
-    Parts that are calls or results are left to the caller.
+    The caller handles parts that are calls or results.
     """
     if value is None or isinstance(value, str):
         return Content(value)

@@ -127,10 +127,7 @@ class OwnRow:
         return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
     def verdicts(self, format_name: str) -> list[dict[str, Any]]:
-        """Return the verdicts as lines. If only the outcome is known, return a check of that name. Raises LineError.
-
-        Raises LineError for one that is none.
-        """
+        """Return the verdicts as lines. If only the outcome is known, return a check of that name. Raises LineError."""
         if not self.is_main:
             return []
         by = {"produced_by": f"import:{format_name}"}

@@ -52,10 +52,7 @@ def read_messages(values: Any, where: str, unread: Unread) -> list[Spoken]:
 
 
 def spoken_of(message: Any) -> list[Spoken]:
-    """Return the messages in one chat message: a user message may contain tool results. Raises LineError.
-
-    Raises LineError.
-    """
+    """Return the messages in one chat message: a user message may contain tool results. Raises LineError."""
     if not isinstance(message, dict):
         raise LineError("", f"expected a message, found {kind_of(message)}")
     given = message.get("role")
