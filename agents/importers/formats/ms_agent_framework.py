@@ -162,7 +162,7 @@ def _error(message: Mapping[str, Any], output: Any) -> dict[str, str] | None:
 
 
 def _aside(writer: TranscriptWriter, message: Mapping[str, Any]) -> bool:
-    """Write approvals, errors and omissions by a compaction as notes. Returns whether the message was such a note."""
+    """Write approvals, errors and omissions by a compaction as notes. Returns True for approvals and errors."""
     if object_in(message, "additional_properties").get("_excluded") is True:
         writer.note("context_rewritten", {"kept": 0, "dropped": 1})
     role = message.get("role")

@@ -21,7 +21,7 @@ ENOUGH_CLAIMS = 0.75
 
 
 class Outcome(NamedTuple):
-    """The fields of a line beside its conversation."""
+    """The fields of a line other than its conversation."""
 
     verdicts: Sequence[dict[str, Any]] = ()
     status: str | None = "answered"

@@ -139,7 +139,7 @@ class CodexSteps:
             position = line.position
         return [*told, Told(self._steps, self._end(), position)]
 
-    # -- what the events say -------------------------------------------------------------------------------------------
+    # -- data from events ----------------------------------------------------------------------------------------------
 
     def _look_at(self, event: Mapping[str, Any]) -> None:
         kind, item = text_in(event, "type"), object_in(event, "item")

@@ -1,5 +1,7 @@
-"""How a traced run ended, and why a call failed, from the words of exceptions: what a provider, a harness or an environment could not
-do is never the agent's failure."""
+"""Derive the end of a traced run, and the reasons of failed calls, from exception texts.
+
+Failures of a provider, a harness or an environment are never counted as the agent's failure.
+"""
 
 import re
 from typing import NamedTuple
