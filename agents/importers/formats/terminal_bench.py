@@ -52,7 +52,10 @@ Others = Mapping[str, Format]
 
 
 def plan(names: Sequence[str], head: Head, *, others: Others) -> list[Part]:
-    """Plan a part for each trial: the run's settings, its results, its logs. Without folders a run has only results."""
+    """Plan a part for each trial: the run's settings, the trial's results and logs.
+
+    Without folders a run has only results.
+    """
     parts: list[Part] = []
     names = sorted(names)
     for base in _runs(names):
