@@ -1,1 +1,1 @@
-"""Input from outside, read tolerantly and turned into facts."""
+"""Read input from other programs tolerantly and turn it into facts."""

@@ -1,6 +1,6 @@
-"""The data of `message` and `model_call` events, checked where it comes in, so that a bad one is refused at its own position.
+"""Check the data of `message` and `model_call` events on input: a bad event is rejected at its own position.
 
-Facts that come by Kafka bypass this; the fold checks them with the same models.
+Facts that arrive by Kafka bypass this check. The fold checks them with the same models.
 """
 
 import re
@@ -28,7 +28,7 @@ _EXPECTED = {
     "model_type": "an object",
     "model_attributes_type": "an object",
 }
-"""By type of error in pydantic, the value that belongs there."""
+"""The expected value, by pydantic's error type."""
 
 _HINTS = {
     "content": "expected text, or an array of parts such as {\"type\": \"text\", \"text\": ...}",
@@ -37,13 +37,16 @@ _HINTS = {
     "role": "expected one of system, developer, user, assistant, tool",
     "tool_calls": "a call is {\"id\", \"name\", \"arguments\"}, without \"function\" around name and arguments",
 }  # fmt: skip
-"""By field, the way to write it."""
+"""The correct way to write a field, by field name."""
 
 _HUMP = re.compile(r"(?<=[a-z])([A-Z])")
 
 
 def check_conversation(kind: str, data: dict[str, Any], text: str, field: str) -> BaseModel | None:
-    """Check the data of a conversation event, of which `text` is the JSON; returns it as read. Raises LineError; other kinds pass."""
+    """Return the checked data of a conversation event whose JSON is `text`.
+
+    Raises LineError. Other kinds pass unchecked.
+    """
     known = BY_NAME.get(kind)
     if known is None or known.model is None:
         return None
@@ -60,7 +63,7 @@ def check_conversation(kind: str, data: dict[str, Any], text: str, field: str) -
 
 
 def _check_spelling(model: type[BaseModel], data: dict[str, Any], field: str) -> None:
-    """Raises LineError for a known field in camelCase: as an unknown field it would be kept and never read."""
+    """Raise LineError for a known field in camelCase: it would be kept as an unknown field and never read."""
     for name in data:
         plain = _HUMP.sub(r"_\1", name).lower()
         if plain != name and plain in model.model_fields:
@@ -68,14 +71,14 @@ def _check_spelling(model: type[BaseModel], data: dict[str, Any], field: str) ->
 
 
 def _line_error(error: ValidationError, data: dict[str, Any], field: str) -> LineError:
-    """The deepest problem: of a value that may have two forms, that of the form which it nearly has."""
+    """Return the deepest problem. For a value with two possible forms, the problem is that of the closer form."""
     problems = error.errors(include_url=False, include_context=False)
     path, problem = max(((_path(data, each["loc"]), each) for each in problems), key=lambda found: len(found[0]))
     return LineError(".".join((field, *map(str, path))), _reason(path, problem))
 
 
 def _path(data: dict[str, Any], where: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """The place of a problem in the data, without pydantic's names for the forms of a value."""
+    """Return the path to a problem in the data, without pydantic's names for the forms of a value."""
     path: list[int | str] = []
     value: Any = data
     for place, part in enumerate(where):

@@ -4,7 +4,10 @@ from schemas.errors import BraidError
 
 
 class LineError(BraidError):
-    """An object that is not a fact: which field, and why. The rest of the file or request goes on."""
+    """An object that is not a fact, with the bad field and the reason.
+
+    The rest of the file or request is still read.
+    """
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}" if field else reason)
@@ -13,4 +16,4 @@ class LineError(BraidError):
 
 
 class TooLargeError(LineError):
-    """An object over its limit of bytes."""
+    """An object that exceeds its byte limit."""

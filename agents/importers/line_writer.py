@@ -1,4 +1,4 @@
-"""Facts as the lines that `LineReader` reads: what is written to a file here comes back as the same facts."""
+"""Write facts as lines that `LineReader` reads back as the same facts."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ _KINDS = {BuildVerdict: "build", VisualVerdict: "visual", CheckVerdict: "check"}
 
 
 def lines_of(fact: Fact) -> list[dict[str, Any]]:
-    """The lines of a fact that a producer writes: an opening, a slice, a verdict."""
+    """Return the lines of a producer's fact: an opening, a slice, a verdict."""
     if isinstance(fact, Lifecycle) and fact.opened is not None:
         return [{"type": "rollout", **_plain(fact.opened)}]
     if isinstance(fact, AgentEvents):
         return _slice(fact)
-    return [{"type": _KINDS[type(fact)], **_plain(fact)}]  # anything else is no producer's
+    return [{"type": _KINDS[type(fact)], **_plain(fact)}]  # producers write no other facts
 
 
 def _slice(fact: AgentEvents) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def _slice(fact: AgentEvents) -> list[dict[str, Any]]:
 
 
 def _data(event: AgentEvent) -> dict[str, Any]:
-    """The data of an event, the tokens of a call as arrays where the event has them whole."""
+    """Return the data of an event. The tokens of a call become arrays if the event has all of them."""
     data, tokens = parse_object(event.data), event.tokens
     if tokens is not None and not tokens.prompt_keep:
         lists: dict[str, Any] = {"prompt_ids": unpack_ids(tokens.prompt_ids), "ids": unpack_ids(tokens.ids)}

@@ -1,7 +1,7 @@
-"""Lines that go in: one JSON object each, of one of a few types, mixed freely and in any order (contract of `braid ingest`).
+"""Read input lines: one JSON object each, of a few types, in any mix and order (the contract of `braid ingest`).
 
-`LineReader` turns them into facts. A bad line raises a `LineError` with the field and the reason; the next line is not
-touched by it. The gateway reads the same objects with the same code.
+`LineReader` turns them into facts. A bad line raises a `LineError` with the field and the reason. The next line is not
+affected. The gateway reads the same objects with the same code.
 """
 
 from collections.abc import Callable
@@ -26,24 +26,26 @@ VOTES_REMEMBERED = 100_000
 
 
 class LineReader:
-    """Reads the lines of one input; remembers the next seq of branches whose events do not carry one, how often a verdict
-    without an id came, and the last votes without an id. `for_fold`, the events of a rollout-wire record are EventFields.
+    """Reads the lines of one input.
+
+    It counts the next seq of each branch whose events have none, and the repetitions of each verdict without an id. It
+    keeps the last votes without an id. With `for_fold`, the events of a rollout-wire record are EventFields.
     """
 
     def __init__(self, *, for_fold: bool = False) -> None:
         self._for_fold = for_fold
         self._next_seq: dict[Key, int] = {}
         self._lost: dict[Key, int] = {}
-        """By branch the seq of its last bad event, where lines are numbered here."""
+        """The seq of the last bad event, by branch, if this reader numbers the lines."""
         self._votes: dict[str, tuple[object, object]] = {}
         self._verdict_ids = VerdictIds()
 
     def read(self, text: bytes | str) -> list[Fact]:
-        """The facts of one line. Raises LineError."""
+        """Return the facts of one line. Raises LineError."""
         return self.read_object(read_line(text))
 
     def read_object(self, value: dict[str, Any]) -> list[Fact]:
-        """The facts of one object. Raises LineError."""
+        """Return the facts of one object. Raises LineError."""
         kind = value.get("type")
         if kind is None and is_wire(value):
             return read_wire(value, self._verdict_ids, for_fold=self._for_fold)
@@ -72,7 +74,7 @@ class LineReader:
         for name in _NOT_HERE:
             if name in value:
                 raise LineError(name, "does not belong on an event line")
-        seq = self._seq(value)  # a line that turns out bad has used its place up: the gap shows
+        seq = self._seq(value)  # a bad line uses up its seq, so the gap is visible
         try:
             event = read_event(value.get("event"))
         except LineError:
@@ -99,7 +101,7 @@ class LineReader:
         if self._lost and value.get("last_seq") is None:
             key = _key(value)
             lost = self._lost.get(key)
-            # Where nothing came after it, no gap would show.
+            # Without a later event no gap would be visible.
             if lost is not None and self._next_seq.get(key) == lost + 1:
                 value = value | {"last_seq": lost}
         return make(AgentEvents, {"status": "answered", **value, "ended": True})
@@ -132,8 +134,10 @@ class LineReader:
         return vote
 
     def _vote_id(self, value: dict[str, Any]) -> str:
-        """The pair and the judge that were asked. Another answer to the same is another call, which has to say so: it
-        would not count."""
+        """Return an id for the pair and the judge.
+
+        A different answer to the same question must have another `sample`, because it would not count otherwise.
+        """
         asked = ("rollout_id", "a", "b", "order", "sample", "judge", "rubric_hash", "a_digest", "b_digest")
         vote_id = content_id("vote", [value.get(name) for name in asked])
         answer = (value.get("preferred"), value.get("score"))
@@ -153,13 +157,13 @@ class LineReader:
 
 
 _NOT_HERE = ("events", "branch", "first_seq", "last_seq", "ended", "status")
-"""Fields of a slice, not of an event line: taken for what they are not, they would be lost."""
+"""Fields of a slice. In an event line they would be misread and lost."""
 
 _INFO = ("temperature", "seed", "session_id", "agent", "task", "observed")
-"""The fields of an event line about its branch."""
+"""Fields of an event line that describe its branch."""
 
 _APART = {*_INFO, "event", "seq"}
-"""Members of an event line that are no members of the slice."""
+"""Members of an event line that do not go into the slice."""
 
 _TYPES: dict[str, Callable[[LineReader, dict[str, Any]], Fact]] = {
     "rollout": LineReader._rollout,
@@ -175,7 +179,7 @@ _TYPES: dict[str, Callable[[LineReader, dict[str, Any]], Fact]] = {
 
 
 def read_line(text: bytes | str) -> dict[str, Any]:
-    """The JSON object of one line. Raises LineError."""
+    """Parse the JSON object of one line. Raises LineError."""
     try:
         return as_object(parse_unique(text))
     except RepeatedKeyError as repeated:
@@ -185,7 +189,7 @@ def read_line(text: bytes | str) -> dict[str, Any]:
 
 
 def _array(tools: Any) -> str:
-    """Tools as JSON text."""
+    """Return tools as JSON text."""
     try:
         as_array(parse(tools) if isinstance(tools, str) else tools)
     except ValueError as error:
@@ -194,7 +198,7 @@ def _array(tools: Any) -> str:
 
 
 def _key(value: dict[str, Any]) -> Key:
-    """The attempt that a line is about."""
+    """Return the attempt that a line belongs to."""
     return str(value.get("rollout_id")), _index(value, "branch_index"), _index(value, "attempt")
 
 

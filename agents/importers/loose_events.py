@@ -1,4 +1,4 @@
-"""Agent events in the forms they come in: camelCase or snake_case, whole or bare. Nothing that is unknown is dropped."""
+"""Read agent events in all input forms: camelCase or snake_case, complete or bare. Unknown fields are kept."""
 
 from functools import partial
 from typing import Any, Final
@@ -22,11 +22,11 @@ _KNOWN: Final = frozenset(
 
 _event: Final = unchecked(AgentEvent)
 new_fields: Final = partial(tuple.__new__, EventFields)
-"""Makes EventFields of a tuple, without the Python call that the class makes of it."""
+"""Makes EventFields from a tuple without the Python call of the class's constructor."""
 
 
 def read_event(value: Any, field: str = "event") -> AgentEvent:
-    """An AgentEvent from JSON. Fields beside the common ones are kept in its data. Raises LineError.
+    """Read an AgentEvent from JSON. Fields other than the common ones are kept in its data. Raises LineError.
 
     The data of `message` and `model_call` on their own channel is checked, and a call's tokens are packed; the data of other kinds is
     kept as it is.
@@ -35,7 +35,7 @@ def read_event(value: Any, field: str = "event") -> AgentEvent:
 
 
 def event_of(fields: EventFields) -> AgentEvent:
-    """The event of fields that were read."""
+    """Return the event for fields that were read."""
     trace_id, parent, channel, kind, data, time, tokens = fields
     return _event(
         trace_id=trace_id, parent_trace_id=parent, channel=channel, event=kind, data=data, timestamp_ms=time, tokens=tokens
@@ -43,7 +43,7 @@ def event_of(fields: EventFields) -> AgentEvent:
 
 
 def read_fields(value: Any, field: str) -> EventFields:
-    """The same without the model. Raises LineError."""
+    """Read an event's fields without the pydantic model. Raises LineError."""
     if not isinstance(value, dict):
         raise LineError(field, f"expected an object, found {kind_of(value)}")
     kind = _either(value, "event", "kind")
@@ -64,7 +64,7 @@ def read_fields(value: Any, field: str) -> EventFields:
         channel = channel_of(kind)
     if isinstance(time, float) and time.is_integer():
         time = int(time)
-    # Events come by the million: the model is asked only what is wrong with one.
+    # Events come by the million: the model only explains the errors of a bad one.
     if not (
         type(trace_id) is str
         and type(channel) is str
@@ -87,7 +87,7 @@ def _either(value: dict[str, Any], name: str, other: str) -> Any:
 
 
 def _refused(trace_id: Any, parent: Any, channel: Any, kind: str, time: Any, field: str) -> LineError:
-    """The error for fields of which one has a wrong type."""
+    """Return the error for fields, one of which has a wrong type."""
     try:
         AgentEvent(
             trace_id=trace_id, parent_trace_id=parent, channel=channel, event=kind, data="{}", timestamp_ms=time

@@ -1,4 +1,6 @@
-"""Records from plain values of other programs: the usual spellings, ids from content, errors by field."""
+"""Build records from plain values of other programs: accept the usual spellings, derive ids from content, report
+errors by field.
+"""
 
 import json
 from hashlib import sha256
@@ -25,7 +27,7 @@ STAGES: Final = frozenset(get_args(Stage))
 _PLAIN: Final = frozenset(
     ("rollout_id", "branch_index", "attempt", "verdict_id", "status", "exit_code", "stage", "stdout", "stderr", "produced_by")
 )  # fmt: skip
-"""Fields of most build verdicts of files."""
+"""The fields of most build verdicts in files."""
 
 BUILD_STATUS = {
     "success": "success", "pass": "success", "passed": "success", "ok": "success",
@@ -34,21 +36,21 @@ BUILD_STATUS = {
     "unknown": "unknown", "skip": "unknown", "skipped": "unknown",
     "infra_error": "infra_error",
 }  # fmt: skip
-"""How builds report themselves, in the words of several systems."""
+"""Build status by the spelling of several systems."""
 
 
 class VerdictIds:
-    """Ids for verdicts of one file or request that have none: a function of content and of its number among equal ones.
+    """Ids for verdicts that have none in a file or request: a hash of the content and of its number among equal ones.
 
-    The first of equal verdicts has the id of its content alone. A file that is read again gives the same ids, and of
-    pass, fail, pass the last one counts: it is not the first one again.
+    The first of equal verdicts has the id of its content alone. Reading a file again gives the same ids. In the
+    sequence pass, fail, pass the last one counts: its id differs from that of the first.
     """
 
     def __init__(self) -> None:
         self._given: dict[str, int] = {}
 
     def fill(self, kind: str, value: dict[str, Any]) -> dict[str, Any]:
-        """The verdict with an id: its own, or the next one of its content."""
+        """Return the verdict with an id: its own, or the next one for its content."""
         if value.get("verdict_id") is not None:
             return value
         said = {name: content for name, content in value.items() if content is not None}
@@ -59,7 +61,7 @@ class VerdictIds:
 
 
 def read_build(value: dict[str, Any], ids: VerdictIds | None = None) -> BuildVerdict:
-    """A build verdict in any of the usual spellings. Raises LineError."""
+    """Read a build verdict in any of the usual spellings. Raises LineError."""
     said = value.get("status")
     status = BUILD_STATUS.get(said.lower()) if isinstance(said, str) else None
     if status is None:
@@ -74,7 +76,7 @@ def read_build(value: dict[str, Any], ids: VerdictIds | None = None) -> BuildVer
 
 
 def _build(value: dict[str, Any]) -> BuildVerdict:
-    """The verdict of these fields; the model is asked about all but the plainest. Raises LineError."""
+    """Return the verdict of these fields. All but the simplest are validated by the model. Raises LineError."""
     rollout_id, verdict_id = value.get("rollout_id"), value.get("verdict_id")
     exit_code, stage, made_by = value.get("exit_code"), value.get("stage"), value.get("produced_by")
     out, err = value.get("stdout"), value.get("stderr")
@@ -106,12 +108,12 @@ def _build(value: dict[str, Any]) -> BuildVerdict:
 
 
 def is_id(value: Any) -> bool:
-    """Whether the model takes a value as an id."""
+    """Return whether the model accepts a value as an id."""
     return type(value) is str and 0 < len(value) <= MAX_ID
 
 
 def is_index(value: Any) -> bool:
-    """Whether the model takes a value as a branch index or an attempt."""
+    """Return whether the model accepts a value as a branch index or an attempt."""
     return type(value) is int and 0 <= value <= MAX_INDEX
 
 
@@ -127,7 +129,7 @@ def _is_tail(value: Any) -> bool:
 
 
 def read_visual(value: dict[str, Any], ids: VerdictIds | None = None) -> VisualVerdict:
-    """A visual verdict in any of the usual spellings. Raises LineError."""
+    """Read a visual verdict in any of the usual spellings. Raises LineError."""
     plain = {
         _VISUAL_NAMES.get(name, name): content
         for name, content in value.items()
@@ -155,7 +157,7 @@ _VISUAL_NAMES = {
 
 
 def content_id(kind: str, value: object) -> str:
-    """An id that is a function of content."""
+    """Return an id computed from the content."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # an integer beyond 64 bits
@@ -166,7 +168,7 @@ def content_id(kind: str, value: object) -> str:
 def make(
     record: type[AnyRecord], value: dict[str, Any], prefix: str = "", renamed: dict[str, str] | None = None
 ) -> AnyRecord:
-    """A record from plain values. Raises LineError with the field as its sender calls it."""
+    """Build a record from plain values. Raises LineError with the field name that the sender used."""
     try:
         return record.model_validate(value)
     except ValidationError as error:

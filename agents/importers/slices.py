@@ -1,6 +1,6 @@
-"""Single events packed into slices: contiguous runs of one branch, within limits. Everything else passes through.
+"""Pack single events into slices: contiguous runs of one branch, within limits. All other facts pass through.
 
-Pure. Each piece knows the items that it is made of.
+Pure. Each piece lists its source items.
 """
 
 from collections import OrderedDict
@@ -14,34 +14,37 @@ from agents.summarize.output import byte_length
 from schemas.events import AgentEvent, AgentEvents
 
 MAX_EVENTS = 64
-"""Beyond this packing gains little, and a slice is what a crash can lose of a running agent."""
+"""Larger slices gain little, and a crash can lose a whole slice of a running agent."""
 
 MAX_TEXT = 256 * 1024
-"""Bytes of events in a slice: a quarter of what a slice may have."""
+"""Bytes of events in a slice: a quarter of the limit of a slice."""
 
 MAX_WAITING = 512
-"""Branches with an unfinished slice; the longest waiting one is let go first."""
+"""Maximum number of unfinished slices. The oldest is released first."""
 
 Branch = tuple[str, int, int]
 Item = TypeVar("Item")
-"""Where a fact came from."""
+"""The origin of a fact."""
 
 
 class Limits(NamedTuple):
-    """Which facts share a slice."""
+    """The limits within which facts share a slice."""
 
     max_bytes: int
-    """Of a slice."""
+    """Maximum size of a slice."""
     room: int = 0
-    """Bytes of a slice that are no events, at most."""
+    """Maximum number of bytes in a slice outside its events."""
     joins_ends: bool = False
-    """Whether the end of an attempt joins the slice that it follows; else it is a slice of its own."""
+    """Whether the end of an attempt joins the slice before it; otherwise it is a slice of its own."""
     older_first: bool = False
-    """Whether a new attempt lets go of what waits of older ones: it fences them, so they must be written first."""
+    """Whether a new attempt releases the waiting slices of older ones.
+
+    It fences them, so they must be written first.
+    """
 
 
 LINES = Limits(MAX_TEXT, older_first=True)
-"""Of the lines of a file."""
+"""Limits for the lines of a file."""
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Piece(Generic[Item]):
 
     fact: Fact
     items: tuple[Item, ...]
-    """Its origins."""
+    """The origins of the fact."""
 
 
 class _OpenSlice(Generic[Item]):
@@ -63,7 +66,7 @@ class _OpenSlice(Generic[Item]):
         self.weight = weight
 
     def takes(self, fact: AgentEvents, weight: int, max_bytes: int) -> bool:
-        """Whether a fact of the same attempt continues this slice."""
+        """Return whether a fact of the same attempt continues this slice."""
         count = len(self.events)
         return (
             0 < count < MAX_EVENTS
@@ -89,14 +92,14 @@ class _OpenSlice(Generic[Item]):
 
 
 class SlicePacker(Generic[Item]):
-    """Packs events of many branches, whatever their order; everything else passes through behind its rollout's events."""
+    """Packs events of many branches in any order. Other facts pass through after their rollout's events."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._open: OrderedDict[Branch, _OpenSlice[Item]] = OrderedDict()
 
     def add(self, fact: Fact, weight: int, item: Item) -> Iterator[Piece[Item]]:
-        """Take a fact that adds so many bytes to a slice; yields the pieces that are ready to be written."""
+        """Add a fact that enlarges a slice by `weight` bytes. Yields the pieces that are ready to be written."""
         limits = self._limits
         if not isinstance(fact, AgentEvents) or (not limits.joins_ends and (fact.ended or len(fact.events) != 1)):
             yield from self.flush(rollout_of(fact))
@@ -114,11 +117,11 @@ class SlicePacker(Generic[Item]):
 
     @property
     def waits(self) -> bool:
-        """Whether there is an unfinished slice."""
+        """Return whether there is an unfinished slice."""
         return bool(self._open)
 
     def _make_room(self, branch: Branch) -> Iterator[Piece[Item]]:
-        """Let go of slices that must not, or cannot, wait beside a new slice of this branch."""
+        """Release slices that must not or cannot wait together with a new slice of this branch."""
         if branch in self._open:
             yield self._open.pop(branch).piece()
         if self._limits.older_first and branch[2]:
@@ -128,13 +131,13 @@ class SlicePacker(Generic[Item]):
             yield self._open.popitem(last=False)[1].piece()
 
     def flush(self, rollout_id: str | None = None) -> Iterator[Piece[Item]]:
-        """Let go of what waits: of one rollout, or everything."""
+        """Release the waiting slices of one rollout, or all."""
         for branch in [branch for branch in self._open if rollout_id in (None, branch[0])]:
             yield self._open.pop(branch).piece()
 
 
 def with_deltas(deltas: TokenDeltas, fact: AgentEvents) -> AgentEvents:
-    """Return a slice with the prompts of its calls as differences."""
+    """Return a slice with its calls' prompts as differences."""
     if all(event.tokens is None for event in fact.events):
         return fact
     place = (fact.rollout_id, fact.branch_index, fact.attempt)
@@ -142,7 +145,7 @@ def with_deltas(deltas: TokenDeltas, fact: AgentEvents) -> AgentEvents:
 
 
 def fitting(fact: AgentEvents) -> AgentEvents:
-    """Return a slice whose calls have their whole prompts, without the tokens that no slice could hold."""
+    """Return a slice with complete prompts. Tokens that do not fit into any slice are omitted."""
     place = (fact.rollout_id, fact.branch_index, fact.attempt)
     return fact.model_copy(update={"events": tuple([TokenDeltas().shrunk(place, event) for event in fact.events])})
 
@@ -155,21 +158,21 @@ class Slicer:
         self._deltas = TokenDeltas()
 
     def add(self, fact: Fact) -> Iterable[Fact]:
-        """Take a fact; returns the facts that are ready to be written."""
+        """Add a fact and return the facts that are ready to be written."""
         if isinstance(fact, AgentEvents):
             fact = with_deltas(self._deltas, fact)
         single = isinstance(fact, AgentEvents) and len(fact.events) == 1
-        if not single and not self._packer.waits:  # whole branches come like this
+        if not single and not self._packer.waits:  # whole branches arrive like this
             return (fact,)
         weight = _size(fact.events[0]) if isinstance(fact, AgentEvents) and single else 0
         return (piece.fact for piece in self._packer.add(fact, weight, None))
 
     def flush(self) -> Iterator[Fact]:
-        """Let go of everything that waits."""
+        """Release all waiting slices."""
         return (piece.fact for piece in self._packer.flush())
 
 
 def _size(event: AgentEvent) -> int:
-    """Bytes of an event in a slice, rather more than less."""
+    """Return the size of an event in a slice; it may be too high, not too low."""
     texts = byte_length(event.data) + 4 * (len(event.trace_id) + len(event.event) + len(event.channel))
     return texts + size_of(event.tokens) + 64

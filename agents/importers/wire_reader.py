@@ -1,7 +1,7 @@
-"""rollout-wire/v1: a whole branch in one record, as other systems write it. Read tolerantly; written by `braid export`.
+"""Read rollout-wire/v1: a whole branch in one record. Input from other systems is read tolerantly.
 
-The objective status is the explicit one, else what the build result says, else the score; it travels as a BuildVerdict with
-`produced_by: import`. An explicit `unknown` stays unknown.
+`braid export` writes this format. The objective status is the explicit one, else that of the build result, else that of
+the score. It becomes a BuildVerdict with `produced_by: import`. An explicit `unknown` stays unknown.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ _MARKS = ("tool_call_sequence", "final_answer", "build_result", "objective_score
 
 
 def is_wire(value: dict[str, Any]) -> bool:
-    """Whether an object without a type is a rollout-wire record: told apart by its fields."""
+    """Return whether an object without a type is a rollout-wire record, judged by its fields."""
     return "rollout_id" in value and "branch_index" in value and any(name in value for name in _MARKS)
 
 
 def read_wire(value: dict[str, Any], ids: VerdictIds, *, for_fold: bool = False) -> list[Fact]:
-    """The facts in a rollout-wire record: its events, its end, and its verdict. Raises LineError.
+    """Return the facts of a rollout-wire record: its events, its end, and its verdict. Raises LineError.
 
-    `for_fold`, events are EventFields, as those of a slice that the fold reads from the log.
+    With `for_fold`, events are EventFields, like those of a slice that the fold reads from the log.
     """
     attempt = value.get("attempt", 0)
     events = _events(value)
@@ -55,7 +55,7 @@ def read_wire(value: dict[str, Any], ids: VerdictIds, *, for_fold: bool = False)
 def _slice(
     value: dict[str, Any], attempt: Any, events: Sequence[AgentEvent | EventFields], status: Any, info: BranchInfo
 ) -> AgentEvents:
-    """The slice of a record. The model is asked only what is wrong with one. Raises LineError."""
+    """Return the slice of a record. The model only explains the errors of a bad one. Raises LineError."""
     rollout_id, index = value.get("rollout_id"), value.get("branch_index")
     fields: dict[str, Any] = {
         "rollout_id": rollout_id, "branch_index": index, "attempt": attempt, "first_seq": 0, "events": tuple(events),
@@ -68,7 +68,7 @@ def _slice(
 
 
 def _info(value: dict[str, Any]) -> BranchInfo:
-    """The branch that the record describes. The model is asked where it has to convert. Raises LineError."""
+    """Return the branch of the record. The model is used only for conversions. Raises LineError."""
     temperature, seed = value.get("temperature"), value.get("seed")
     session_id, task, agent = value.get("session_id"), value.get("task"), _agent(value)
     if (
@@ -91,7 +91,7 @@ def _events(value: dict[str, Any]) -> list[EventFields]:
         raise LineError("tool_call_sequence", f"expected an array, found {kind_of(sequence)}")
     events: list[EventFields] = []
     for position, entry in enumerate(sequence):
-        if isinstance(entry, dict) and "event" in entry:  # nearly always
+        if isinstance(entry, dict) and "event" in entry:  # the usual case
             events.append(read_fields(entry, f"tool_call_sequence.{position}"))
         else:
             events += _entry(entry, f"tool_call_sequence.{position}")
@@ -99,12 +99,12 @@ def _events(value: dict[str, Any]) -> list[EventFields]:
 
 
 def _made(channel: str, kind: str, data: dict[str, Any]) -> EventFields:
-    """An event that a record says in other words."""
+    """Build an event for data that a record holds in another form."""
     return new_fields(("", None, channel, kind, compact(data), None, None))
 
 
 def _entry(entry: Any, field: str) -> list[EventFields]:
-    """An event, or a call with its result in one object."""
+    """Read an event, or a call and its result from one object."""
     if not isinstance(entry, dict) or not ("tool_name" in entry or "name" in entry or "toolName" in entry):
         return [read_fields(entry, field)]
     name = entry.get("tool_name") or entry.get("toolName") or entry.get("name")
@@ -152,7 +152,7 @@ def _verdict(value: dict[str, Any], attempt: int, ids: VerdictIds) -> BuildVerdi
             if build.get(name) is not None
         }
         if str(said["status"]).lower() in ("pass", "passed") and "exit_code" not in said and "exitCode" not in said:
-            said["exit_code"] = 0  # `pass` is an outcome, not a build's own word: it needs no exit code
+            said["exit_code"] = 0  # `pass` is an outcome, not a build status: it needs no exit code
         return read_build(common | said, ids)
     else:
         outcome = _by_score(value.get("objective_score"))

@@ -1,1 +1,1 @@
-"""One module per trace format: how it is recognised, and how its episodes are read. Pure: no disk."""
+"""One module per trace format: it recognises the format and reads its episodes. Pure: no disk access."""

@@ -1,4 +1,4 @@
-"""A2A: tasks as agents answer them over JSON-RPC, whole or as a stream of updates, versions 0.x and 1."""
+"""A2A tasks, versions 0.x and 1: JSON-RPC answers of agents, complete or as a stream of updates."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ ENDS = {
     "cancelled": "aborted",
 }
 RUNNING = ("submitted", "working")
-"""States in which a message is news about the work, not a word of the agent."""
+"""In these states a message is a progress report, not an answer of the agent."""
 
 _WRAPPED = {"task": "task", "statusUpdate": "status-update", "artifactUpdate": "artifact-update", "message": "message",
             "status_update": "status-update", "artifact_update": "artifact-update"}  # fmt: skip
@@ -45,15 +45,15 @@ def _is_ours(found: Mapping[str, bytes]) -> bool:
 
 
 class _Task:
-    """A task as far as it was told."""
+    """The known state of a task."""
 
     def __init__(self, item: Item, name: str) -> None:
         self.item = item
         self.name = name
         self.told: list[tuple[str, dict[str, Any]]] = []
-        """Messages, and news about the work, in order."""
+        """Messages and progress reports, in order."""
         self._known: set[str] = set()
-        """Ids of its messages."""
+        """The ids of the task's messages."""
         self.artifacts: dict[str, dict[str, Any]] = {}
         self.status: dict[str, Any] = {}
         self.rest: dict[str, Any] = {}
@@ -61,11 +61,11 @@ class _Task:
 
     @property
     def state(self) -> str:
-        """The state, as version 0.x writes it."""
+        """Return the state in the spelling of version 0.x."""
         return (text_in(self.status, "state") or "unknown").removeprefix("TASK_STATE_").lower().replace("_", "-")
 
     def snapshot(self, task: Mapping[str, Any]) -> None:
-        """Take a whole task: it replaces what was told before, as far as it has it."""
+        """Read a complete task. Its fields replace the earlier values."""
         history = [each for each in array_in(task, "history") if isinstance(each, dict)]
         if history or not self.told:
             self.told = [("message", each) for each in history]
@@ -80,7 +80,7 @@ class _Task:
         self._stands(object_in(task, "status"))
 
     def update(self, news: Mapping[str, Any]) -> None:
-        """Take a new status."""
+        """Read a new status."""
         self.rest |= rest_of(news, "taskId", "task_id", "status", "kind", "final")
         self._stands(object_in(news, "status"))
 
@@ -97,7 +97,7 @@ class _Task:
         self.told.append(("news" if self.state in RUNNING else "message", {**time, **message}))
 
     def produce(self, update: Mapping[str, Any]) -> None:
-        """Take an artifact, or a piece of one."""
+        """Read an artifact or a chunk of one."""
         piece = object_in(update, "artifact")
         name = as_text(piece.get("artifactId") or "")
         known = self.artifacts.get(name)
@@ -110,7 +110,7 @@ class _Task:
 
 
 def read(items: Iterable[Item], _options: Options) -> Reading:
-    """The tasks of a file, each as it was told last. A task and its updates are pieces of it."""
+    """Read the tasks of a file, each in its latest state. A task and its updates are pieces of one group."""
     asked: dict[str, dict[str, Any]] = {}
     for item in items:
         if item.is_group:
@@ -140,7 +140,7 @@ def _take(item: Item, asked: dict[str, dict[str, Any]]) -> Iterator[Episode | Ba
 
 
 def _whole(item: Item) -> Iterator[Episode | Bad]:
-    """The episode of a task, from all that was told of it."""
+    """Build the episode of a task from all its pieces."""
     news = [(Item(item.file, position, value, item.run), question) for position, value, question in item.value]
     task = _Task(news[0][0], item.position)
     for each, question in news:
@@ -164,14 +164,14 @@ def _told(task: _Task, item: Item, question: dict[str, Any]) -> Iterator[Episode
 
 
 def _note_question(task: _Task, message: dict[str, Any], body: Mapping[str, Any]) -> None:
-    """The request that a response answers, where the task's history does not tell it."""
+    """Add the request that a response answers, if the task's history does not contain it."""
     known = {text_in(each, "messageId") for each in array_in(body, "history") if isinstance(each, dict)}
     if message and not array_in(body, "history") and text_in(message, "messageId") not in known:
         task.told.append(("message", message))
 
 
 def _refused(item: Item, error: Mapping[str, Any], question: dict[str, Any] | None) -> Iterator[Episode | Bad]:
-    """A call that the server refused: a task that never began, where the file says what was asked."""
+    """Build an episode for a call that the server refused, if the file contains the request. The task never began."""
     message = text_in(error, "message") or compact(error)
     if not question:
         raise LineError("error", f"a call that failed: {message}")
@@ -181,7 +181,7 @@ def _refused(item: Item, error: Mapping[str, Any], question: dict[str, Any] | No
 
 
 def _unwrapped(told: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The kind of a result, and the result itself: version 1 wraps it, 0.x says its kind."""
+    """Return the kind of a result and the result itself. Version 1 wraps the result; 0.x has a field `kind`."""
     value = told.get("result") if "jsonrpc" in told else told
     if not isinstance(value, dict):
         raise LineError("result", f"expected a task or an update, found {kind_of(value)}")
@@ -226,7 +226,10 @@ def _episode_of(task: _Task, status: str | None, error: str | None) -> Episode:
 
 
 def _tell(writer: TranscriptWriter, message: Mapping[str, Any], *, news: bool) -> str | None:
-    """Tell a message; returns the text of an agent. Text of news is status, their calls are calls."""
+    """Write a message and return the text of an agent.
+
+    The text of a progress report becomes a status; its calls become calls.
+    """
     parts = [part for part in array_in(message, "parts") if isinstance(part, dict)]
     time, source = (
         millis(message.get("timestamp")),
@@ -253,7 +256,7 @@ def _tell(writer: TranscriptWriter, message: Mapping[str, Any], *, news: bool) -
 
 
 def _adk(part: Mapping[str, Any]) -> str | None:
-    """The type of a data part, where the agent names it."""
+    """Return the type of a data part, if the agent names one."""
     return text_in(object_in(part, "metadata"), "adk_type") if "data" in part else None
 
 
@@ -283,7 +286,7 @@ def _result(writer: TranscriptWriter, data: Mapping[str, Any], time: int | None)
 
 
 def _text(parts: Sequence[Any]) -> str | None:
-    """The text of parts; data that is no call is told as JSON."""
+    """Return the text of parts. Data that is not a call becomes JSON text."""
     found = [
         part["text"] if isinstance(part.get("text"), str) else compact(part["data"])
         for part in parts
@@ -308,7 +311,7 @@ def _file(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer(artifacts: Iterable[Mapping[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
-    """The text and the files of all artifacts: the answer of the task."""
+    """Return the text and the files of all artifacts: they are the answer of the task."""
     texts, media = [], list[dict[str, Any]]()
     for artifact in artifacts:
         parts = [part for part in array_in(artifact, "parts") if isinstance(part, dict)]

@@ -1,4 +1,4 @@
-"""Google ADK: sessions, lines of events, and results of evaluations that hold their sessions."""
+"""Google ADK: sessions, lines of events, and evaluation results that contain their sessions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -58,7 +58,7 @@ def _is_ours(head: bytes) -> bool:
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """Each file by itself."""
+    """Plan a part for each file."""
     files = [name for name in names if is_json(name)]
     fitting = [name for name in files if _is_ours(head(name))] or files
     return [
@@ -71,14 +71,14 @@ def _is_cases(head: bytes) -> bool:
 
 
 def read(items: Iterable[Item], options: Options) -> Reading:
-    """The episodes of a file. Events in lines are pieces of their session."""
+    """Read the episodes of a file. Events in lines are pieces of their session."""
     header: dict[str, Any] = {}
     for item in items:
         value = item.value
         if item.is_group:
             events = [Item(item.file, position, each, item.run) for position, each in value]
             yield from guarded(events[0]._replace(position=""), _loose(item.position, events))
-        elif isinstance(value, str):  # older evaluations are JSON in a JSON text
+        elif isinstance(value, str):  # older evaluations are a JSON string that contains JSON
             yield from guarded(item, _packed(item, options))
         elif not isinstance(value, dict):
             yield from guarded(item, _session(item, value, item.run))
@@ -86,7 +86,7 @@ def read(items: Iterable[Item], options: Options) -> Reading:
             yield from guarded(item, _case(item, header, options))
         elif any(name in value for name in _CASES):
             header = value
-            if item.position:  # it was not streamed: an evaluation in a line
+            if item.position:  # an evaluation on a line of its own, which was not streamed
                 yield from guarded(item, _cases(item, options))
         elif "author" in value and "events" not in value:
             yield Piece(text_in(value, "session_id", "sessionId") or "", [item.position, value])
@@ -121,7 +121,7 @@ def _session(item: Item, value: Any, run: str) -> Iterator[Episode | Bad]:
 
 
 def _loose(name: str, items: Sequence[Item]) -> Iterator[Episode | Bad]:
-    """Events in lines: those of a session, or all of a file that names none."""
+    """Read events in lines: the events of one session, or of the whole file if they name no session."""
     events = [(item.position, item.value) for item in items]
     first = items[0]
     about = {key: first.value[key] for key in ("app_name", "appName", "user_id", "userId") if key in first.value}
@@ -134,7 +134,7 @@ def _loose(name: str, items: Sequence[Item]) -> Iterator[Episode | Bad]:
 def _episode(
     item: Item, events: Sequence[tuple[str, Any]], record: Mapping[str, Any], key: Any, run: str, **more: Any
 ) -> Episode:
-    """The episode of a session: agents that ran side by side, each in its branch, are sub-agents."""
+    """Build the episode of a session. Parallel agents, each with its own branch, become sub-agents."""
     apart: dict[str, list[tuple[str, Any]]] = {}
     for each in events:
         branch = text_in(each[1], "branch") if isinstance(each[1], dict) and each[1].get("author") != "user" else None
@@ -156,7 +156,7 @@ def _episode(
 
 
 def _end(told: Told, beside: Sequence[Told]) -> tuple[str | None, str | None]:
-    """The end of a session; where only agents side by side spoke, it is theirs."""
+    """Return the end of a session. If only parallel agents wrote messages, return their end."""
     if told.writer.turns or not beside:
         return told.status, told.error
     for status in ("infra_error", "failed", None):
@@ -189,7 +189,7 @@ def _case(item: Item, header: Mapping[str, Any], _options: Options) -> Iterator[
 
 
 def _invocations(case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The events that a case without its session says: what was asked, the tools, the last response."""
+    """Build events for a case without a session: the question, the tools and the last response."""
     made: list[dict[str, Any]] = []
     for each in named(case, "eval_metric_result_per_invocation") or []:
         ran = object_in({"": named(each, "actual_invocation") if isinstance(each, dict) else None}, "")
@@ -209,7 +209,7 @@ def _tools(between: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _verdicts(case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A check for each metric that was evaluated."""
+    """Return a check for each evaluated metric."""
     found = []
     for metric in named(case, "overall_eval_metric_results") or []:
         if not isinstance(metric, dict):

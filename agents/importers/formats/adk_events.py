@@ -1,4 +1,4 @@
-"""Events of the Google ADK told to a transcript, in camelCase or snake_case."""
+"""Write Google ADK events, in camelCase or snake_case, to a transcript."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -17,7 +17,7 @@ PROVIDER_CODES = frozenset(
     ("RESOURCE_EXHAUSTED", "UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "UNAUTHENTICATED", "PERMISSION_DENIED", "CANCELLED",
      "ABORTED", "DATA_LOSS", "UNKNOWN", "UNKNOWN_ERROR")
 )  # fmt: skip
-"""Codes of an API call that failed. Others are reasons why the model stopped."""
+"""Codes of a failed API call. All other codes are reasons why the model stopped."""
 
 _REWIND = "rewind_before_invocation_id"
 
@@ -32,20 +32,20 @@ def _camel(name: str) -> str:
 
 
 def named(value: Mapping[str, Any], name: str) -> Any:
-    """The member of that name, in snake_case or camelCase."""
+    """Return the member of that name, in snake_case or camelCase."""
     found = value.get(name)
     return value.get(_camel(name)) if found is None else found
 
 
 class Told(NamedTuple):
-    """The events of one agent or branch, told."""
+    """The written events of one agent or branch."""
 
     writer: TranscriptWriter
     unreadable: list[Bad]
     status: str | None
     error: str | None
     author: str | None
-    """The first agent."""
+    """The name of the first agent."""
     model: str | None
 
 
@@ -53,15 +53,17 @@ class Rewound(NamedTuple):
     """The events of one branch of a session."""
 
     number: int | None
-    """None where the session has one branch."""
+    """None if the session has one branch."""
     events: list[tuple[str, Any]]
     source: dict[str, Any]
-    """The event that went back to its beginning."""
+    """The rewind event that started this branch."""
 
 
 def rewound(events: Sequence[tuple[str, Any]]) -> list[Rewound]:
-    """The branches of a session: going back before an invocation leaves the one that was told behind, and begins another with all that
-    stood before that invocation. A rewind to an invocation that is not there is told in its place.
+    """Return the branches of a session.
+
+    A rewind to before an invocation ends the current branch. It begins a new branch with everything before that
+    invocation. A rewind to an unknown invocation is written as an event.
     """
     branches: list[Rewound] = []
     told: list[tuple[str, Any]] = []
@@ -83,7 +85,7 @@ def _is_of(event: Any, invocation: Any) -> bool:
 
 
 class _Said(NamedTuple):
-    """An event while it is told."""
+    """An event that is being written."""
 
     event: Mapping[str, Any]
     author: str
@@ -92,30 +94,30 @@ class _Said(NamedTuple):
 
 
 class _Teller:
-    """Tells events one after the other."""
+    """Writes events one after the other."""
 
     def __init__(self) -> None:
         self.writer = TranscriptWriter()
         self.error: tuple[str, str] | None = None
-        """The failure that nothing followed: code and message."""
+        """Code and message of a failure that is the last event."""
         self.is_open = True
-        """Whether the model does not have the last word."""
+        """False if the last event is a final text of the model."""
         self.model: str | None = None
         self._turns: dict[str, int] = {}
-        """Model turns by agent."""
+        """Number of model turns, by agent."""
         self._agent: str | None = None
 
     @property
     def author(self) -> str | None:
-        """The first agent."""
+        """The name of the first agent."""
         return next(iter(self._turns), None)
 
     def tell(self, event: Any) -> None:
-        """Tell one event. Raises LineError."""
+        """Write one event. Raises LineError."""
         if not isinstance(event, dict):
             raise LineError("", f"expected an event, found {kind_of(event)}")
         if event.get("partial") is True or object_in(event, "options").get("partial") is True:
-            return  # a piece of an event that follows
+            return  # a partial event; the complete one follows
         source = {name: value for name, value in rest_of(event, *_NOT_KEPT).items() if not _is_empty(value)}
         said = _Said(event, text_in(event, "author") or "", millis(event.get("timestamp")), source)
         parts = _parts(event.get("content"))
@@ -144,7 +146,7 @@ class _Teller:
             self.error, self.is_open = None, True
 
     def _agent_event(self, parts: Sequence[Mapping[str, Any]], said: "_Said") -> None:
-        """A response of a model, or results of its calls; a tool that the service runs stands inside of a response."""
+        """Write a model response, or results of its calls. The response includes tools that the service runs."""
         usage, left = read_usage(named(said.event, "usage_metadata")), list(parts)
         while left:
             count = _leading(left, results=True)
@@ -158,7 +160,7 @@ class _Teller:
             left = left[count:]
 
     def _turn(self, parts: Sequence[Mapping[str, Any]], said: "_Said", usage: Usage) -> None:
-        if self._agent is not None and said.author != self._agent:  # it gets the words of the others as told by a user
+        if self._agent is not None and said.author != self._agent:  # other agents' messages are user messages
             others = sum(count for name, count in self._turns.items() if name != said.author)
             data = {"kept": self._turns.get(said.author, 0), "dropped": others}
             self.writer.note("context_rewritten", data, said.time)
@@ -188,7 +190,7 @@ class _Teller:
 
 
 def tell_events(events: Iterable[tuple[str, Any]], item: Item) -> Told:
-    """Tell events, each with its place. One that cannot be read is an `unreadable` event."""
+    """Write events, each with its position. An event that cannot be read becomes an `unreadable` event."""
     teller, unreadable = _Teller(), list[Bad]()
     for place, event in events:
         try:
@@ -223,7 +225,7 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 
 
 def _leading(parts: Sequence[Mapping[str, Any]], *, results: bool) -> int:
-    """How many parts at the beginning are results, or are none."""
+    """Count the leading parts that are results; if `results` is false, those that are not."""
     kinds = [
         named(part, "function_response") is not None or named(part, "code_execution_result") is not None
         for part in parts
@@ -254,7 +256,7 @@ def _called(part: Mapping[str, Any]) -> Called:
 
 
 def _error(output: Any) -> dict[str, str] | None:
-    """A response with `error`, or whose status is error."""
+    """Return the error of a response that has `error` or an error status."""
     if not isinstance(output, dict):
         return None
     if output.get("error"):
@@ -265,5 +267,5 @@ def _error(output: Any) -> dict[str, str] | None:
 
 
 def _is_empty(value: Any) -> bool:
-    """Whether a field says nothing: ADK writes its actions and node even where they are empty."""
+    """Return whether a field is empty: ADK writes empty actions and nodes, too."""
     return not value or (isinstance(value, dict) and all(_is_empty(each) for each in value.values()))

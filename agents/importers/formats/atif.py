@@ -1,4 +1,4 @@
-"""ATIF, Harbor's agent trajectory interchange format: a trajectory for each branch."""
+"""ATIF, Harbor's agent trajectory interchange format. Each trajectory is a branch."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,18 +21,20 @@ def _is_trajectory(name: str, head: Head) -> bool:
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """`schema_version` ATIF-v1.*; trajectories inside of a benchmark's job belong to that job."""
+    """Recognise `schema_version` ATIF-v1.*. Trajectories inside a benchmark's job belong to that job."""
     return not is_part_of_job(names) and any(_is_trajectory(name, head) for name in names)
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """A part for each file; one that is continued (trajectory.cont-1.json), or whose sub-agents are files, together with those."""
+    """Plan a part for each file, together with its continuations (trajectory.cont-1.json) and the files of its
+    sub-agents.
+    """
     own = [name for name in data_files(names) if len(names) == 1 or _is_trajectory(name, head)]
     return [Part(base_name(first), tuple(map(FileUse, files))) for first, files in families(own).items()]
 
 
 def families(names: Sequence[str]) -> dict[str, list[str]]:
-    """By the file of a trajectory, that file and the files beside it that belong to it."""
+    """Return for each trajectory file the list of that file and the files that belong to it."""
     found: dict[str, list[str]] = {}
     for name in sorted(names, key=lambda name: (is_piece(name), name)):
         home = f"{name.rpartition('/')[0]}/trajectory.json".removeprefix("/")
@@ -41,12 +43,12 @@ def families(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def is_piece(name: str) -> bool:
-    """Whether a file is a part of the trajectory beside it, by its name."""
+    """Return whether a file name marks a part of another trajectory in the same folder."""
     return name.rpartition("/")[2].startswith(("trajectory.cont-", "trajectory.summarization-"))
 
 
 def read(items: Iterable[Item], _options: Options) -> Reading:
-    """A trajectory at a time; of a part of several files, all."""
+    """Read one trajectory at a time, or all files of a part together."""
     first: Item | None = None
     beside: dict[str, Any] = {}
     for item in items:
@@ -83,13 +85,13 @@ def _episodes(item: Item, beside: Mapping[str, Any]) -> Iterator[Episode]:
 
 
 def tools_of(told: Trajectory) -> list[Any] | None:
-    """The tools on offer."""
+    """Return the tools that the model was offered."""
     tools = told.agent.get("tool_definitions")
     return tools if isinstance(tools, list) else None
 
 
 def info_of(told: Trajectory) -> dict[str, Any]:
-    """The branch: its session and its agent."""
+    """Return the session and the agent of the branch."""
     agent = {"name": text_in(told.agent, "name"), "version": text_in(told.agent, "version"), "model": told.model}
     return {"session_id": text_in(told.value, "session_id"), "agent": agent}
 

@@ -1,4 +1,4 @@
-"""BFCL, the Berkeley Function-Calling Leaderboard: result files, and score files that list the failures beside them."""
+"""BFCL, the Berkeley Function-Calling Leaderboard: result files, and score files that list failed entries."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from schemas.jsontext import kind_of, parse
 NAME = "bfcl"
 _RESULT = re.compile(r"(BFCL_v\d+_.+)_result\.json(?:\.gz|\.zst)?")
 _GROUPS = ("live", "non_live", "multi_turn", "agentic", "memory", "web_search", "format_sensitivity")
-"""Folders of categories; a model's name is the folder above them."""
+"""Folders of categories. The folder above them has the model's name."""
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
@@ -31,7 +31,10 @@ def _category(name: str) -> str | None:
 
 
 def plan(names: Sequence[str], _head: Head) -> list[Part]:
-    """Each result file, behind the score file that belongs to it. A score lists failures only, so that rows are counted first."""
+    """Plan each result file after its score file.
+
+    A score file lists only failures, so the result rows are counted first.
+    """
     parts = []
     for name in names:
         category = _category(name)
@@ -50,10 +53,10 @@ class _Score:
         self.total: int | None = None
         self.rows: int | None = None
         self.failed: dict[str, dict[str, Any]] = {}
-        """By id, why an entry failed, and what it asked."""
+        """The reason and the question of each failed entry, by id."""
 
     def note(self, value: Any) -> None:
-        """Note a line of the file: its header, or an entry that failed."""
+        """Read a line of the file: the header or a failed entry."""
         if not isinstance(value, dict):
             return
         name = value.get("id")
@@ -65,7 +68,7 @@ class _Score:
             )
 
     def verdicts(self, name: str) -> list[dict[str, Any]]:
-        """The check of an entry. One that is not listed passed, if all rows were scored."""
+        """Return the check of an entry. An unlisted entry passed if all rows were scored."""
         if self.total is None and not self.failed:
             return []
         failure = self.failed.get(name)
@@ -77,7 +80,7 @@ class _Score:
 
 
 def read(items: Iterable[Item], options: Options) -> Reading:
-    """The episodes of a result file."""
+    """Read the episodes of a result file."""
     score = _Score()
     for item in items:
         if item.file.endswith("_score.json"):
@@ -116,7 +119,7 @@ def _read(item: Item, score: _Score, options: Options) -> Iterator[Episode | Bad
 
 
 def _model(file: str) -> str | None:
-    """The folder of the model: the one below `result`, or else the one above the groups of categories."""
+    """Return the model's folder: the one below `result`, else the one above the category groups."""
     *folders, _ = file.split("/")
     if "result" in folders[:-1]:
         return folders[folders.index("result") + 1]
@@ -128,7 +131,10 @@ def _model(file: str) -> str | None:
 
 
 def _tell(writer: TranscriptWriter, row: Mapping[str, Any], turns: Sequence[Mapping[str, Any]]) -> str | None:
-    """Tell the turns of a row; returns the system prompt, which models without function calling have in their first turn."""
+    """Write the turns of a row and return the system prompt.
+
+    Models without function calling have it in their first turn.
+    """
     result, system = row["result"], None
     if not _has_turns(result):
         writer.model(_turn(result, row, ()))
@@ -146,7 +152,7 @@ def _tell(writer: TranscriptWriter, row: Mapping[str, Any], turns: Sequence[Mapp
             told = _messages(log.get(f"step_{step}"))
             writer.model(_turn(response, row, (number, step), _decoded(response, told)))
             ran = [message for message in told if message.get("role") == "tool"]
-            for place, message in enumerate(ran):  # in the order of the calls of this step, and of no other
+            for place, message in enumerate(ran):  # results have the order of this step's calls only
                 output = message.get("content")
                 source = rest_of(message, "role", "content")
                 writer.result(_call_id((number, step), place), None, output, _error(output), source=source)
@@ -154,7 +160,7 @@ def _tell(writer: TranscriptWriter, row: Mapping[str, Any], turns: Sequence[Mapp
 
 
 def _has_turns(result: Any) -> bool:
-    """Whether a result is turns of steps; else it is one response."""
+    """Return whether a result is a list of turns with steps. Otherwise it is one response."""
     return isinstance(result, list) and bool(result) and all(isinstance(each, list) for each in result)
 
 
@@ -165,7 +171,10 @@ def _messages(value: Any) -> list[dict[str, Any]]:
 def _turn(
     response: Any, row: Mapping[str, Any], place: tuple[int, ...], source: Mapping[str, Any] | None = None
 ) -> Turn:
-    """One response: calls as {name: arguments}, or a text. Calls in the text of a model without function calling stay text."""
+    """Write one response: calls as {name: arguments}, or a text.
+
+    If the model has no function calling, calls in its text stay text.
+    """
     usage = Usage(
         whole_in({"": _at(row.get("input_token_count"), place)}, ""),
         whole_in({"": _at(row.get("output_token_count"), place)}, ""),
@@ -185,12 +194,12 @@ def _turn(
 
 
 def _call_id(place: tuple[int, ...], number: int) -> str:
-    """The place of a call: the files have no ids."""
+    """Return an id for a call from its position, because the files have no ids."""
     return "_".join(["call", *map(str, place), str(number)])
 
 
 def _at(value: Any, place: tuple[int, ...]) -> Any:
-    """The number of a turn and step; the same for all where the row has only one."""
+    """Return the value for a turn and step. A row with a single value has it for all."""
     for index in place:
         if not isinstance(value, list):
             break
@@ -199,13 +208,13 @@ def _at(value: Any, place: tuple[int, ...]) -> Any:
 
 
 def _decoded(response: Any, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The calls that the handler found in a text."""
+    """Return the calls that the handler parsed from a text."""
     found = [each["model_response_decoded"] for each in told if "model_response_decoded" in each]
     return {"model_response_decoded": found[0]} if found and isinstance(response, str) else {}
 
 
 def _error(output: Any) -> dict[str, str] | None:
-    """The error of an execution: the environment's text, or a JSON object with `error`."""
+    """Return the error of an execution: the environment's text, or a JSON object with `error`."""
     if isinstance(output, str) and output.startswith("Error during execution"):
         return {"message": output}
     if isinstance(output, str) and output.startswith("{"):
@@ -225,14 +234,14 @@ def _was_stopped(turns: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _states(row: Mapping[str, Any]) -> list[Any]:
-    """The log's entries beside the turns: states of the environment, inputs of single turns."""
+    """Return the log entries that are not turns: environment states and inputs of single turns."""
     log = row.get("inference_log")
     entries = log if isinstance(log, list) else [log] if log else []
     return [each for each in entries if not (isinstance(each, dict) and "begin_of_turn_query" in each)]
 
 
 def _question(failure: Mapping[str, Any] | None) -> str | None:
-    """The question of a failed entry: the last user message of its first turn."""
+    """Return the question of a failed entry: the last user message of its first turn."""
     turns = array_in(object_in(failure or {}, "prompt"), "question")
     said = [each for each in _messages(turns[0] if turns else None) if each.get("role") == "user"]
     return text_in(said[-1], "content") if said else None

@@ -1,4 +1,4 @@
-"""Claude Code: session files below ~/.claude/projects. A rewind, or a forked session, is a branch."""
+"""Claude Code: session files below ~/.claude/projects. A rewind or a forked session is a branch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -28,12 +28,15 @@ def _is_session(name: str, head: Head) -> bool:
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """Lines with sessionId, uuid, parentUuid and message; logs inside of a benchmark's job belong to that job."""
+    """Recognise lines with sessionId, uuid, parentUuid and message.
+
+    Logs inside a benchmark's job belong to that job.
+    """
     return not is_part_of_job(names) and any(_is_session(name, head) for name in names)
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """A part for each session, with the files of its sub-agents: those below its folder, or beside it."""
+    """Plan a part for each session with its sub-agent files, which are in its folder or in the same folder."""
     own = [name for name in names if not _is_agent(name) and (len(names) == 1 or _is_session(name, head))]
     parts = {name: [FileUse(name)] for name in own}
     stems = {name.removesuffix(".gz").removesuffix(".zst").removesuffix(".jsonl"): name for name in own}
@@ -47,7 +50,7 @@ def plan(names: Sequence[str], head: Head) -> list[Part]:
 
 
 def _is_agent(name: str) -> bool:
-    """Whether a file is a sub-agent's: agent-<id>.jsonl, with agent-<id>.meta.json."""
+    """Return whether a file is a sub-agent's: agent-<id>.jsonl, with agent-<id>.meta.json."""
     return name.rpartition("/")[2].startswith("agent-")
 
 
@@ -64,7 +67,7 @@ def _read(items: Sequence[Item], _options: Options) -> Iterator[Episode | Bad]:
 
 
 def _add_agent(session: ClaudeSession, lines: Sequence[Item], started: dict[str, str]) -> None:
-    """Add a file of a sub-agent: its lines, or what is known about it."""
+    """Add the file of a sub-agent: its lines or its metadata."""
     name = base_name(lines[0].file).removesuffix(".meta").removeprefix("agent-")
     if ".meta.json" not in lines[0].file:
         for line in lines:
@@ -103,7 +106,7 @@ def _episodes(session: ClaudeSession, first: Item, started: Mapping[str, str]) -
 
 
 def _identity(session: ClaudeSession, first: Item) -> str:
-    """The first line's uuid, which a forked session shares with its parent; else the session's id, or the file's name."""
+    """Return the first line's uuid, which forked sessions share; else the session's id or the file's name."""
     return session.own.first or text_in(session.common, "sessionId") or first.run
 
 
@@ -116,7 +119,10 @@ def _subagents(
     *,
     last: bool,
 ) -> list[SubAgent]:
-    """The sub-agents that a branch started, each after the call that did; the last branch has those that no call names."""
+    """Return the sub-agents of a branch, each after the call that started it.
+
+    The last branch includes those without such a call.
+    """
     places = call_places(events)
     found = []
     for name, nodes in session.agents.items():

@@ -1,4 +1,4 @@
-"""Codex CLI: rollout files below ~/.codex/sessions. A fork, or going back in a session, is a branch."""
+"""Codex CLI: rollout files below ~/.codex/sessions. A fork or a step back in a session is a branch."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from agents.importers.traces.transcript_writer import TranscriptWriter, Turn
 from schemas.jsontext import kind_of, parse
 
 REFUSALS = ("failed to parse function arguments", "unsupported call", "unsupported custom tool call")
-"""Beginnings of what the program answers to a call that it cannot make."""
+"""Prefixes of the program's answer to a call that it cannot execute."""
 
 _LINKS = re.compile(rb'"(id|forked_from_id|parent_thread_id)"\s*:\s*"([^"]{1,200})"')
 
@@ -38,12 +38,15 @@ def _is_session(name: str, head: Head) -> bool:
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """Lines {timestamp, type, payload}, session_meta first; logs inside of a benchmark's job belong to that job."""
+    """Recognise lines {timestamp, type, payload} that begin with session_meta.
+
+    Logs inside a benchmark's job belong to that job.
+    """
     return not is_part_of_job(names) and any(_is_session(name, head) for name in names)
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """A part for each session together with its forks and sub-agents, the parent first."""
+    """Plan a part for each session with its forks and sub-agents. The parent comes first."""
     own = [name for name in names if len(names) == 1 or _is_session(name, head)]
     links = {name: dict(reversed(_LINKS.findall(head(name).partition(b"\n")[0]))) for name in own}
     by_id = {found[b"id"]: name for name, found in reversed(links.items()) if b"id" in found}
@@ -57,7 +60,7 @@ def plan(names: Sequence[str], head: Head) -> list[Part]:
 
 
 def _eldest(name: str, links: Mapping[str, Mapping[bytes, bytes]], by_id: Mapping[bytes, str]) -> str:
-    """The file that a session descends from, as far as there are files."""
+    """Return the file of the oldest ancestor of a session that has a file."""
     seen = {name}
     while True:
         found = links[name]
@@ -111,7 +114,7 @@ def _read(items: Sequence[Item], _options: Options) -> Iterator[Episode | Bad]:
 
 
 def _parent(session: _Session) -> str | None:
-    """The session that started this one as its sub-agent."""
+    """Return the id of the session that started this one as its sub-agent."""
     spawned = object_in(session.meta, "source", "subagent", "thread_spawn")
     return text_in(session.meta, "parent_thread_id") or text_in(spawned, "parent_thread_id")
 
@@ -147,7 +150,7 @@ def _episodes(session: _Session, by_id: Mapping[str, _Session], agents: Sequence
 
 
 def _history(session: _Session, by_id: Mapping[str, _Session]) -> tuple[list[Line], str | None, str]:
-    """The lines before a fork, which stand in its parent's file; a parent that is needed and not there; and the first session."""
+    """Return the lines before a fork from the parent's file, the id of a missing parent, and the first session."""
     pieces: list[list[Line]] = []
     seen = {session.id}
     while (parent := text_in(session.meta, "forked_from_id")) is not None and parent not in seen:
@@ -156,7 +159,7 @@ def _history(session: _Session, by_id: Mapping[str, _Session]) -> tuple[list[Lin
             return _joined(pieces), parent if end is not None else None, parent
         seen.add(parent)
         session = by_id[parent]
-        if end is not None:  # else the lines were copied
+        if end is not None:  # otherwise the lines were copied
             pieces.append([line for line in session.lines if line.ordinal < end])
     return _joined(pieces), None, session.id
 
@@ -196,7 +199,7 @@ def _tell_result(writer: TranscriptWriter, step: ResultStep, steps: CodexSteps) 
     outcome = steps.outcomes.get(step.call_id or "", {})
     output = step.output
     failed = False
-    if isinstance(output, dict) and isinstance(output.get("content"), str | list):  # as older versions wrote it
+    if isinstance(output, dict) and isinstance(output.get("content"), str | list):  # the format of older versions
         failed, output = output.get("success") is False, output["content"]
     left = rest_of(
         outcome,
@@ -217,7 +220,10 @@ def _tell_result(writer: TranscriptWriter, step: ResultStep, steps: CodexSteps) 
 
 
 def _error(outcome: Mapping[str, Any], output: Any, *, failed: bool) -> dict[str, str] | None:
-    """The error of a result: the program says so beside it, or refused the call. The output alone never says it."""
+    """Return the error of a result.
+
+    The program reports it in a separate event or refuses the call. The output alone never shows it.
+    """
     code = number_in(outcome, "exit_code")
     if code is None and isinstance(output, str) and output.startswith('{"output":'):
         code = _exit_code(output)
@@ -231,7 +237,7 @@ def _error(outcome: Mapping[str, Any], output: Any, *, failed: bool) -> dict[str
 
 
 def _exit_code(output: str) -> float | None:
-    """The exit code in the JSON that older versions gave to the model."""
+    """Return the exit code from the JSON that older versions gave to the model."""
     try:
         read = parse(output)
     except ValueError:
@@ -240,7 +246,7 @@ def _exit_code(output: str) -> float | None:
 
 
 def _subagents(events: Sequence[Mapping[str, Any]], steps: CodexSteps, agents: Sequence[_Session]) -> list[SubAgent]:
-    """The sub-agents that a branch started, each after the call that did."""
+    """Return the sub-agents of a branch, each after the call that started it."""
     places = call_places(events)
     found = []
     for agent in agents:

@@ -1,4 +1,4 @@
-"""Harbor: the folder of a job, with a folder for each trial: result.json and agent/trajectory.json."""
+"""Harbor: the folder of a job, which has a folder with result.json and agent/trajectory.json for each trial."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,10 @@ OWN_LIMITS = (
     "AgentTimeoutError", "ContextWindowExceededError", "ContextLengthExceededError", "OutputTokenExceededError",
     "OutputLengthExceededError",
 )  # fmt: skip
-"""Exceptions that are the agent's own end: out of time, of context, of room for an answer. All others are not its fault."""
+"""Exceptions that count as the agent's own failure: it ran out of time, context or output tokens.
+
+It is not responsible for others.
+"""
 
 STOPPED = ("CancelledError", "KeyboardInterrupt")
 
@@ -25,17 +28,17 @@ _RESULT = "result.json"
 
 
 def _is_trial(name: str, head: Head) -> bool:
-    """Whether a file is a trial's result; the job has one, too."""
+    """Return whether a file is a trial's result. The job has a result.json, too."""
     return name.rpartition("/")[2] == _RESULT and says(head(name), b"task_name", b"trial_name")
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """result.json of trials, with task_name and trial_name."""
+    """Recognise result.json of trials, with task_name and trial_name."""
     return any(_is_trial(name, head) for name in names)
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """A part for each trial: its result, then its trajectories."""
+    """Plan a part for each trial: its result, then its trajectories."""
     parts = []
     for name in names:
         if _is_trial(name, head) or len(names) == 1:
@@ -46,7 +49,7 @@ def plan(names: Sequence[str], head: Head) -> list[Part]:
 
 
 def _is_log(name: str) -> bool:
-    """Whether a file of a trial is a trajectory: of its agent, or of one of its steps."""
+    """Return whether a file of a trial is a trajectory of its agent or of one of its steps."""
     folder, _, last = name.rpartition("/")
     is_agent = folder == "agent" or (folder.startswith("steps/") and folder.endswith("/agent"))
     return is_agent and (last == "trajectory.json" or is_piece(name))
@@ -80,7 +83,7 @@ def _episode(
     logs: Mapping[str, Item],
     options: Options,
 ) -> Iterator[Episode | Bad]:
-    """The branch of a trial, or of one of its steps."""
+    """Build the branch of a trial or of one of its steps."""
     exception = object_in(step, "exception_info") or object_in(result, "exception_info")
     status, error = _end(exception)
     log = logs.get("trajectory.json")
@@ -107,7 +110,7 @@ def _episode(
 
 
 def _job(result: Mapping[str, Any]) -> str:
-    """The job of a trial: its id, or the name of its folder."""
+    """Return the job of a trial: its id or the name of its folder."""
     config = object_in(result, "config")
     folder = (text_in(result, "trial_uri") or "").rstrip("/").rpartition("/")[0]
     return text_in(config, "job_id") or folder.rpartition("/")[2] or text_in(config, "trials_dir") or "job"
@@ -122,7 +125,7 @@ def _end(exception: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def _verdicts(step: Mapping[str, Any], options: Options) -> list[dict[str, Any]]:
-    """A check for each reward: 1 passes, 0 fails, anything between them is unknown."""
+    """Return a check for each reward: 1 passes, 0 fails, any other value is unknown."""
     rewards = object_in(step, "verifier_result", "rewards")
     return [each for name, value in rewards.items() for each in rewarded("harbor", name, value, options)]
 

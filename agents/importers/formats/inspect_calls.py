@@ -1,7 +1,8 @@
-"""The model calls and tool calls of an Inspect sample: its events, which say more than its messages do.
+"""Read the model calls and tool calls of an Inspect sample from its events.
 
-A sample's messages are what its solver left in the state. Its events hold every call with the messages that were sent, the tokens that
-it took, and calls that a solver removed from its messages afterwards (the `react` agent removes `submit`).
+A sample's messages are the ones that its solver left in the state. Its events have more:
+every call with its request messages, its tokens, and calls that a solver removed from the messages afterwards (the
+`react` agent removes `submit`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,9 @@ class ModelCall(NamedTuple):
     """A call of the model."""
 
     message: dict[str, Any]
-    """The assistant message that came back."""
+    """The assistant message of the response."""
     sent: list[dict[str, Any]]
-    """The messages that were sent."""
+    """The messages of the request."""
     usage: Any
     finish: str | None
     time: int | None
@@ -42,15 +43,15 @@ class SampleCalls(NamedTuple):
 
     models: list[ModelCall]
     results: dict[str, dict[str, Any]]
-    """Tool events by the id of the call."""
+    """Tool events, by call id."""
     spans: dict[str, Span]
 
     def by_message(self) -> dict[str, ModelCall]:
-        """The calls by the id of the message that came back."""
+        """Return the calls by the id of the response message."""
         return {name: call for call in self.models if (name := text_in(call.message, "id")) is not None}
 
     def agent_of(self, span_id: str | None) -> str | None:
-        """The nearest agent span around a span, else the span itself; None inside of scorers."""
+        """Return the nearest enclosing agent span, else the span itself. Returns None inside scorers."""
         nearest, seen, place = None, set(), span_id
         while place is not None and place not in seen and place in self.spans:
             seen.add(place)
@@ -98,7 +99,7 @@ def _model_call(event: Mapping[str, Any], pool: Sequence[Any], attachments: Mapp
 
 
 def _sent(event: Mapping[str, Any], pool: Sequence[Any]) -> list[dict[str, Any]]:
-    """The messages of a call: its own, or ranges of the pool that all calls share."""
+    """Return the messages of a call: its own list, or ranges of the pool that all calls share."""
     found = array_in(event, "input")
     for each in array_in(event, "input_refs"):
         if isinstance(each, list) and len(each) == 2 and all(type(place) is int and place >= 0 for place in each):
@@ -107,7 +108,7 @@ def _sent(event: Mapping[str, Any], pool: Sequence[Any]) -> list[dict[str, Any]]
 
 
 def resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
-    """A value with the texts that it refers to as attachments."""
+    """Return a value with its attachment references replaced by their texts."""
     if isinstance(value, str) and value.startswith(_REFERENCE):
         return attachments.get(value.removeprefix(_REFERENCE), value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Inspect: logs of evaluations, as JSON or .eval, each sample with its conversation and its scores."""
+"""Inspect: evaluation logs (JSON or .eval). Each sample has its conversation and its scores."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ PARTLY = 0.5
 
 Verdicts = list[dict[str, Any]]
 Judge = Callable[[Mapping[str, Any], "Log", Options], Verdicts]
-"""The verdicts of a sample's scores."""
+"""Returns the verdicts for a sample's scores."""
 
 
 class Log(NamedTuple):
@@ -25,13 +25,13 @@ class Log(NamedTuple):
 
     header: dict[str, Any]
     spec: dict[str, Any]
-    """Its `eval`."""
+    """The field `eval` of the log."""
     task: str
-    """Without the package that the task is in."""
+    """The task's name without its package."""
 
 
 def task_of(head: bytes) -> str | None:
-    """The name of the task of a log, by its head; None for a file that is no log of Inspect."""
+    """Return the task's name from the head of a log. Returns None for a file that is not an Inspect log."""
     found = members(head)
     spec = found.get("eval", b"")
     if "version" not in found or not spec.startswith(b"{"):
@@ -47,12 +47,12 @@ def _short(task: str) -> str:
 
 
 def is_agent_harm(task: str) -> bool:
-    """Whether a task is AgentHarm, or a variant of it."""
+    """Return whether a task is AgentHarm or a variant of it."""
     return task.lower().replace("_", "").replace("-", "").startswith("agentharm")
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """Logs of other tasks than AgentHarm."""
+    """Recognise logs of tasks other than AgentHarm."""
     return any((task := _task(name, head)) is not None and not is_agent_harm(task) for name in names)
 
 
@@ -61,14 +61,14 @@ def _task(name: str, head: Head) -> str | None:
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """Each log by itself."""
+    """Plan a part for each log."""
     logs = [name for name in names if _task(name, head) is not None]
     tried = logs or [name for name in names if is_json(name) or name.endswith(".eval")]
     return [Part(base_name(name), (FileUse(name, "eval", ("samples",), constants=True),)) for name in tried]
 
 
 def read_as(judge: Judge) -> Callable[[Iterable[Item], Options], Reading]:
-    """A reader of logs whose scores mean what `judge` says."""
+    """Return a reader of logs that computes verdicts with `judge`."""
 
     def read(items: Iterable[Item], options: Options) -> Reading:
         log, first = Log({}, {}, ""), True
@@ -120,7 +120,11 @@ def _read(item: Item, log: Log, options: Options, judge: Judge, *, first: bool) 
 
 
 def _end(sample: Mapping[str, Any]) -> tuple[str, str | None]:
-    """How a sample ended: an error is the harness's, or the provider's; a limit is the model's own, unless an operator set it."""
+    """Return the end of a sample.
+
+    An error is the fault of the harness or the provider. A limit counts as the model's failure, unless an operator set
+    it.
+    """
     error = sample.get("error")
     if error:
         return "infra_error", text_in(error, "message") if isinstance(error, dict) else as_text(error)
@@ -137,8 +141,10 @@ def _epochs(spec: Mapping[str, Any]) -> int | None:
 
 
 def verdicts(sample: Mapping[str, Any], _log: Log, options: Options, format_name: str = NAME) -> Verdicts:
-    """A check for each scorer. The facets of a score with several values are degrees, which are neither pass nor fail:
-    they are unknown."""
+    """Return a check for each scorer.
+
+    If a score has several values, they are degrees and not pass or fail: their status is unknown.
+    """
     found: Verdicts = []
     for name, score in object_in(sample, "scores").items():
         value = score.get("value") if isinstance(score, dict) else score
@@ -151,7 +157,7 @@ def verdicts(sample: Mapping[str, Any], _log: Log, options: Options, format_name
 
 
 def graded(format_name: str, name: str, value: Any, options: Options) -> Verdicts:
-    """The check of a score: C, 1 and true are a pass; I, 0 and false a fail; others are unknown, with their score."""
+    """Return the check of a score: C, 1 and true pass; I, 0 and false fail. Others are unknown and keep their score."""
     grade = value if isinstance(value, str) else as_text(value)
     number = number_in({"value": value}, "value")
     if grade in PASSES or number == 1:

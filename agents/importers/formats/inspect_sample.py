@@ -1,4 +1,4 @@
-"""The conversation of an Inspect sample: its messages, with what its events add to them."""
+"""The conversation of an Inspect sample: its messages, completed with data from its events."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,10 +20,10 @@ class Conversation(NamedTuple):
 
     chat: Chat
     tools: list[dict[str, Any]] | None
-    """Where all calls had the same."""
+    """The tools, if all calls had the same ones."""
     sampling: dict[str, Any]
     subagents: list[tuple[str, list[Message], int]]
-    """By sub-agent its name, its messages, and the model turns before it."""
+    """Name, messages and number of preceding model turns of each sub-agent."""
 
 
 def read_conversation(sample: Mapping[str, Any], item: Item, model: str | None) -> Conversation:
@@ -49,7 +49,7 @@ def read_conversation(sample: Mapping[str, Any], item: Item, model: str | None) 
 
 
 class _Told:
-    """Tells messages that were given, and context that was dropped before a turn."""
+    """Writes messages that were given to the model, and context that was dropped before a turn."""
 
     def __init__(self) -> None:
         self.dropped: dict[str, tuple[int, int]] = {}
@@ -71,7 +71,10 @@ class _Told:
 
 
 def _plain(message: Any, call: ModelCall | None, calls: SampleCalls) -> Iterator[Any]:
-    """A message as a chat writes it. Calls that a solver removed afterwards, and tools of the provider, have their results again."""
+    """Yield a message in chat form.
+
+    Calls that a solver removed afterwards and tools of the provider get their results back.
+    """
     role = message.get("role") if isinstance(message, dict) else None
     if role == "tool":
         error = object_in(message, "error")
@@ -96,7 +99,7 @@ def _plain(message: Any, call: ModelCall | None, calls: SampleCalls) -> Iterator
 
 
 def _removed(message: Message, call: ModelCall | None) -> list[Message]:
-    """The calls of the model that its message no longer has."""
+    """Return the model's calls that are missing from its message."""
     kept = {each.get("id") for each in array_in(message, "tool_calls") if isinstance(each, dict)}
     made = array_in(call.message, "tool_calls") if call is not None else []
     return [each for each in made if isinstance(each, dict) and each.get("id") not in kept]
@@ -114,8 +117,10 @@ def _result(called: Message, calls: SampleCalls) -> Message:
 
 
 def _without_answer(call: ModelCall, message: Message, removed: Sequence[Message], calls: SampleCalls) -> Any:
-    """The model's text beside a removed call. The agent appends the call's answer to both texts: to the message once
-    more than to the call, which shows that it did.
+    """Return the model's text beside a removed call.
+
+    The agent appends the call's answer to the call's text and to the message. The message contains the answer once more
+    than the call, and this extra copy proves that the agent appended it.
     """
     wrote, left = call.message.get("content"), message.get("content")
     for each in removed:
@@ -126,7 +131,7 @@ def _without_answer(call: ModelCall, message: Message, removed: Sequence[Message
 
 
 def _pieces(message: Message) -> Iterator[Message]:
-    """An assistant message, cut where the provider ran a tool inside of it: what follows saw its result."""
+    """Yield an assistant message in pieces, cut after each tool that the provider ran: the rest saw its result."""
     content = message.get("content")
     rest = {name: value for name, value in message.items() if name not in ("content", "tool_calls")}
     parts: list[Any] = []
@@ -144,7 +149,7 @@ def _pieces(message: Message) -> Iterator[Message]:
 
 
 def _reasoned(part: Any) -> Any:
-    """Reasoning that the provider encrypted is a signature, not a text."""
+    """Return a reasoning part. Reasoning that the provider encrypted becomes a signature, not a text."""
     if not isinstance(part, dict) or part.get("type") != "reasoning" or part.get("redacted") is not True:
         return part
     return {"type": "reasoning", "reasoning": part.get("summary") or "", "signature": part.get("reasoning")}
@@ -155,7 +160,7 @@ def _called(call: Any) -> Any:
         return call
     arguments = call.get("arguments")
     if call.get("parse_error") and isinstance(arguments, dict) and len(arguments) == 1:
-        (arguments,) = arguments.values()  # what the model wrote, below the name of the tool
+        (arguments,) = arguments.values()  # the model's text is the value below the tool's name
     return {"id": call.get("id"), "name": text_in(call, "function"), "arguments": arguments}
 
 
@@ -172,7 +177,7 @@ def _usage(message: Mapping[str, Any]) -> Usage:
 
 
 def _spend(messages: Sequence[Any], sample: Mapping[str, Any], model: str | None) -> None:
-    """Without events the tokens of the whole sample are those of its last turn."""
+    """Assign the sample's total tokens to its last turn if there are no events."""
     used = object_in(sample, "model_usage")
     turns = [each for each in messages if isinstance(each, dict) and each.get("role") == "assistant"]
     spent = used.get(model or "") or (next(iter(used.values())) if len(used) == 1 else None)
@@ -184,7 +189,10 @@ def _spend(messages: Sequence[Any], sample: Mapping[str, Any], model: str | None
 
 
 def _dropped(shown: Sequence[Any], call: ModelCall) -> tuple[int, int]:
-    """How many messages before a turn its call was sent, and how many it was not. Providers join messages: joined is not dropped."""
+    """Count the messages before a turn that its call included and those that it dropped.
+
+    Providers join messages; joined ones are not dropped.
+    """
     if not call.sent:
         return 0, 0
     sent = {each.get("id") for each in call.sent}
@@ -218,7 +226,7 @@ def _sampling(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subagents(calls: SampleCalls, own: Sequence[ModelCall]) -> Iterator[tuple[str, list[Message], int]]:
-    """The conversations of agents that are no part of the sample's own: the last call of each, which repeats the ones before."""
+    """Yield the conversations of separate agents: the last call of each, because it repeats the earlier ones."""
     mine = {id(call) for call in own}
     turns = 0
     found: dict[str, tuple[ModelCall, int]] = {}
@@ -239,7 +247,7 @@ def _subagents(calls: SampleCalls, own: Sequence[ModelCall]) -> Iterator[tuple[s
 
 
 def told_subagents(conversation: Conversation, item: Item, events: Sequence[Mapping[str, Any]]) -> list[SubAgent]:
-    """The sub-agents with their events, each behind the model turn that began it."""
+    """Return the sub-agents with their events, each after the model turn that started it."""
     made = []
     for name, messages, turns in conversation.subagents:
         inner = tell(messages, item, _error, _usage).writer.finish()
@@ -248,7 +256,7 @@ def told_subagents(conversation: Conversation, item: Item, events: Sequence[Mapp
 
 
 def _place(events: Sequence[Mapping[str, Any]], step: int) -> int:
-    """Behind the last event of a model turn and its calls."""
+    """Return the position after the last event of a model turn and its calls."""
     steps = (object_in(event, "data") for event in events)
     places = [place for place, data in enumerate(steps) if step in (data.get("step"), data.get("stepIndex"))]
     return places[-1] + 1 if places else len(events)

@@ -1,7 +1,7 @@
-"""LangSmith: runs of LangChain, LangGraph and wrapped clients, as lists, lines, or batches {post, patch} that are merged by id.
+"""LangSmith: runs of LangChain, LangGraph and wrapped clients, as lists, lines, or {post, patch} batches to merge.
 
-llm runs are the calls, tool runs the results. Chain, prompt and parser runs repeat their messages (one is in up to five runs), so that
-they are not read for content.
+llm runs are the calls; tool runs are the results. Chain, prompt and parser runs only repeat their messages (a message
+is in up to five runs), so their content is not read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from schemas.jsontext import compact
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """Runs: run_type, with trace_id or dotted_order."""
+    """Recognise runs: they have run_type, with trace_id or dotted_order."""
     return any(
         is_json(name)
         and says(head(name), b"run_type")
@@ -35,7 +35,7 @@ def recognise(names: Sequence[str], head: Head) -> bool:
 
 
 def _scatter(item: Item, _options: Options) -> Iterator[Piece | Bad]:
-    """The runs of an item, by trace."""
+    """Yield the runs of an item, grouped by trace."""
     value = an_object(item.value, "")
     if "run_type" in value or "id" in value:
         yield from _pieces(value, None)
@@ -53,7 +53,7 @@ def _scatter(item: Item, _options: Options) -> Iterator[Piece | Bad]:
 
 
 def _pieces(run: Mapping[str, Any], trace: str | None) -> Iterator[Piece]:
-    """A run and the runs inside of it."""
+    """Yield a run and the runs inside it."""
     if text_in(run, "id") is None:
         raise LineError("id", "missing")
     found = trace or text_in(run, "trace_id") or _from_order(run)
@@ -67,13 +67,16 @@ def _pieces(run: Mapping[str, Any], trace: str | None) -> Iterator[Piece]:
 
 
 def _from_order(run: Mapping[str, Any]) -> str | None:
-    """The trace that a dotted order begins with: <time>Z<id>.<time>Z<id>..."""
+    """Return the trace id at the beginning of a dotted order: <time>Z<id>.<time>Z<id>..."""
     first = (text_in(run, "dotted_order") or "").split(".", 1)[0]
     return first.partition("Z")[2] or None
 
 
 def _merged(values: Sequence[Run]) -> dict[str, Run]:
-    """Runs by id; of each field the telling that says most: a run is posted when it begins and patched when it ends."""
+    """Merge runs by id and keep the most complete value of each field.
+
+    A run is posted at its start and patched at its end.
+    """
     runs: dict[str, Run] = {}
     for value in values:
         run = runs.setdefault(str(value["id"]), {})
@@ -110,7 +113,7 @@ def _read(item: Item, options: Options) -> Iterator[Episode]:
 
 
 class _Reading:
-    """The runs of one trace, by what they tell."""
+    """The runs of one trace, sorted into calls, tool runs and notes."""
 
     def __init__(self, tree: SpanTree[Run]) -> None:
         self._tree = tree
@@ -125,7 +128,7 @@ class _Reading:
         for name, llm in told.items():
             above = outer[name]
             if (above is not None and told[above].messages) or (name in around and not llm.messages):
-                continue  # a wrapped client tells the call of the model around it again
+                continue  # a wrapped client repeats the call of the enclosing model run
             run = tree.spans[name]
             first = llm.choices[0] if llm.choices else None
             recorded = bool(llm.messages) and (first is not None or llm.facts.error is not None)
@@ -152,7 +155,7 @@ class _Reading:
         )  # fmt: skip
 
     def end(self, run: TracedRun) -> TracedEnd:
-        """How the trace ended: as its roots did."""
+        """Return the end of the trace: the end of its roots."""
         roots = sorted(self._tree.roots(), key=_at)
         ended = all(
             root.get("end_time") and root.get("status") != "pending" and text_in(root, "parent_run_id") is None
@@ -163,7 +166,7 @@ class _Reading:
 
 
 def _feedback(root: Run) -> Iterator[dict[str, Any]]:
-    """Feedback of the root: each, or the average of several."""
+    """Yield the feedback of the root: each entry, or the average of several."""
     each_told = [each for each in array_in(root, "feedback") if isinstance(each, dict)]
     for each in each_told:
         yield {

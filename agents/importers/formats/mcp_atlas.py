@@ -1,4 +1,4 @@
-"""MCP-Atlas: CSV tables with a conversation in each row, and the scorer's columns where it has run."""
+"""MCP-Atlas: CSV tables with a conversation in each row. The scorer adds its columns when it has run."""
 
 import csv
 from collections import ChainMap
@@ -17,13 +17,13 @@ from schemas.jsontext import parse
 NAME = "mcp-atlas"
 HISTORY, SCORE = "raw_conversation_history", "coverage_score"
 ENOUGH = 0.75
-"""The share of claims from which MCP-Atlas calls a task done."""
+"""MCP-Atlas counts a task as done from this share of claims on."""
 
 _CONFIG = "run_config.json"
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """CSV tables with the columns task_id, raw_conversation_history and response."""
+    """Recognise CSV tables with the columns task_id, raw_conversation_history and response."""
     return any(_is_table(_columns(name, head)) for name in names)
 
 
@@ -42,7 +42,7 @@ def _is_table(columns: Sequence[str]) -> bool:
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """Each table with the run's settings and tasks in its folder. A table with scores repeats the one without, which is left out."""
+    """Plan each table with the run's settings and tasks from its folder. A scored table replaces the unscored copy."""
     columns = {name: _columns(name, head) for name in names}
     tables = [name for name in names if _is_table(columns[name])]
     judged = {_folder(name) for name in tables if SCORE in columns[name]}
@@ -66,7 +66,7 @@ def _folder(name: str) -> str:
 
 
 def read(items: Iterable[Item], options: Options) -> Reading:
-    """The episodes of a table."""
+    """Read the episodes of a table."""
     config: dict[str, Any] = {}
     tasks: dict[str, str] = {}
     known = ChainMap({}, dict(options.tasks), tasks)

@@ -16,7 +16,7 @@ from agents.importers.traces.own_rows import NAMES, OwnRow
 from schemas.jsontext import parse
 
 LISTS = ("messages", "conversations", "conversation", "dialogue", "dialog", "chat")
-"""Names of the column with the messages."""
+"""Possible names of the message column."""
 
 IDS = ("id", "conversation_id", "prompt_id", "instance_id", "uuid", "conv_id", "session_id")
 
@@ -27,28 +27,28 @@ ROLES = {
 """Other names of roles."""
 
 CALLS = ("function_call", "tool_call")
-"""Roles of messages that are calls: their text is JSON with a name and arguments."""
+"""Roles of messages that are calls. Their text is JSON with a name and arguments."""
 
 _SPEAKER = re.compile(
     rb'"(?:role|from)"\s*:\s*"(?:%b)"'
     % "|".join(["system", "developer", "user", "assistant", "tool", "function", *ROLES, *CALLS]).encode()
 )
-"""The known speakers of a chat: mails have senders, and members of a channel have roles."""
+"""The known speakers of a chat. Other values are mail senders or channel members."""
 
 _MARKS = frozenset({
     "trace", "run_type", "state", "simulations", "schema_version", "resourceSpans", "eval", "sessionId", "kind", "response_id",
     "termination_reason",
 })  # fmt: skip
-"""Members of objects of other formats that have messages, too."""
+"""Members that mark other formats, which also have messages."""
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """Objects with a list of messages on the first level, and without the marks of other formats."""
+    """Recognise objects with a top-level list of messages and without the marks of other formats."""
     return not is_part_of_job(names) and any(is_json(name) and _is_chat(head(name)) for name in names)
 
 
 def _is_chat(head: bytes) -> bool:
-    plain = head.replace(b"\\", b"")  # a column of Parquet is JSON in a text
+    plain = head.replace(b"\\", b"")  # a Parquet column is a JSON string
     if not _SPEAKER.search(plain) or b'"contents"' in plain:
         return False
     found = members(head)
@@ -86,7 +86,7 @@ def _read(item: Item, _options: Options) -> Iterator[Episode]:
 
 
 def _decoded(value: Any) -> Any:
-    """A column that is JSON text, as in Parquet, as its value."""
+    """Parse a column that is JSON text, as in Parquet."""
     if not isinstance(value, str):
         return value
     try:
@@ -96,7 +96,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _plain(message: Any) -> Any:
-    """A message with the usual names."""
+    """Return a message with the usual field names."""
     value = _decoded(message)
     if not isinstance(value, dict):
         return value
@@ -143,14 +143,14 @@ def _info(row: Mapping[str, Any], chat: Chat) -> dict[str, Any]:
 
 
 def _after(own: OwnRow, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """User messages that nothing followed: rows keep them beside the conversation."""
+    """Return user messages at the end of the branch. Rows keep them outside the conversation."""
     return [
         {"role": "user", "content": words} for words in array_in(row, "after") if own.is_own and isinstance(words, str)
     ]
 
 
 def _marks(own: OwnRow, messages: Sequence[Any]) -> list[Mark]:
-    """The marks of a row: positions of messages about which more is known than they say."""
+    """Return the marks of a row: extra facts about messages, by position."""
     if not own.is_own:
         return []
     context, errors, values, given = map(own.places, ("context", "errors", "values", "given"))

@@ -22,7 +22,7 @@ _READ_CALL = ("type", "call_id", "name", "tool_name", "arguments", "additional_p
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """{type: session, session_id, state}, or {type: agent_response, messages}."""
+    """Recognise {type: session, session_id, state} or {type: agent_response, messages}."""
     return any(is_json(name) and _is_ours(members(head(name))) for name in names)
 
 
@@ -55,7 +55,7 @@ def _read(item: Item, _options: Options) -> Iterator[Episode | Bad]:
 
 
 def _stored(session: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """Where a session keeps its messages: in the state of one of its providers."""
+    """Return the place and the messages of a session. One of its providers has them in its state."""
     state = an_object(session.get("state"), "state")
     found = [name for name, each in state.items() if isinstance(each, dict) and isinstance(each.get("messages"), list)]
     if not found:
@@ -65,7 +65,7 @@ def _stored(session: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 
 def _left(value: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Fields of a session or response that have no other place."""
+    """Return the fields of a session or response that have no other place."""
     rest = rest_of(value, "type", "messages", "state", "session_id", "response_id", "usage_details", "finish_reason")
     provider = place.partition(".")[2].removesuffix(".messages")
     states = {
@@ -80,7 +80,7 @@ def _left(value: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _called(messages: Sequence[Any]) -> frozenset[str]:
-    """Ids of calls that stand in messages themselves; a request for approval repeats its call."""
+    """Return the ids of calls inside messages. A request for approval repeats its call."""
     parts = (part for message in messages if isinstance(message, dict) for part in array_in(message, "contents"))
     calls = (
         text_in(part, "call_id") for part in parts if isinstance(part, dict) and part.get("type") == "function_call"
@@ -89,7 +89,7 @@ def _called(messages: Sequence[Any]) -> frozenset[str]:
 
 
 def _plain(message: Any, number: int, called: frozenset[str]) -> Iterator[Any]:
-    """A message as a chat writes it: cut where a service ran a tool inside of it, results apart."""
+    """Yield a message in chat form: cut where a service ran a tool, with separate results."""
     if not isinstance(message, dict):
         yield message
         return
@@ -124,7 +124,7 @@ def _plain(message: Any, number: int, called: frozenset[str]) -> Iterator[Any]:
 
 
 def _value(role: Any) -> Any:
-    """A role; versions before 1.0 wrote {type: role, value}."""
+    """Return a role. Versions before 1.0 wrote {type: role, value}."""
     return role.get("value") if isinstance(role, dict) and role.get("type") == "role" else role
 
 
@@ -134,7 +134,7 @@ def _said(turn: Message) -> Iterator[Message]:
 
 
 def _call(part: Mapping[str, Any]) -> Message:
-    """A call; tools that a service runs are named after their kind."""
+    """Return a call. A tool that a service runs is named after its kind."""
     name = text_in(part, "name", "tool_name") or str(part.get("type") or "unknown").removesuffix("_tool_call")
     arguments = part["arguments"] if "arguments" in part else rest_of(part, *_READ_CALL, "id", "hosted") or None
     return {"id": text_in(part, "call_id"), "name": name, "arguments": arguments}
@@ -162,7 +162,7 @@ def _error(message: Mapping[str, Any], output: Any) -> dict[str, str] | None:
 
 
 def _aside(writer: TranscriptWriter, message: Mapping[str, Any]) -> bool:
-    """Approvals are no messages; messages that a compaction left out are said."""
+    """Write approvals, errors and omissions by a compaction as notes. Returns True for approvals and errors."""
     if object_in(message, "additional_properties").get("_excluded") is True:
         writer.note("context_rewritten", {"kept": 0, "dropped": 1})
     role = message.get("role")
@@ -182,7 +182,7 @@ def _aside(writer: TranscriptWriter, message: Mapping[str, Any]) -> bool:
 
 
 def _spend(told: Sequence[Message], response: Mapping[str, Any]) -> None:
-    """The tokens of a response are those of all its turns."""
+    """Assign the tokens of a response, which cover all its turns."""
     turns = [each for each in told if isinstance(each, dict) and each.get("role") == "assistant"]
     if turns and not any("usage" in each for each in turns):
         turns[-1]["usage"] = response.get("usage_details")
@@ -191,7 +191,7 @@ def _spend(told: Sequence[Message], response: Mapping[str, Any]) -> None:
 
 
 def _end(told: Sequence[Any], writer: TranscriptWriter) -> tuple[str | None, str | None]:
-    """A conversation has ended where the model has the last word and waits for no tool."""
+    """Return the end of a conversation. It has ended if the last message is the model's and no tool call is open."""
     last = told[-1] if told and isinstance(told[-1], dict) else {}
     if last.get("role") == "error":
         return "infra_error", text_in(last, "message", "details") or "an error"

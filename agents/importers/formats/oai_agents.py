@@ -1,7 +1,7 @@
-"""Traces of the OpenAI Agents SDK: lines of `trace` and `trace.span` objects, in the order in which spans ended.
+"""Traces of the OpenAI Agents SDK: lines of `trace` and `trace.span` objects, ordered by the end of the span.
 
-Generation spans hold the messages of a call; response spans (Responses API) hold only its id and usage. `turn` and `task` spans repeat
-the usage of their calls and are not counted.
+Generation spans have the messages of a call. Response spans (Responses API) have only its id and usage. `turn` and
+`task` spans repeat the usage of their calls and are not counted.
 """
 
 import re
@@ -30,7 +30,7 @@ _REPEATED = ("turn", "task")
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """Objects of the kind `trace` or `trace.span`."""
+    """Recognise objects of the kind `trace` or `trace.span`."""
     return any(
         is_json(name)
         and _OBJECT.search(head(name)) is not None
@@ -40,7 +40,7 @@ def recognise(names: Sequence[str], head: Head) -> bool:
 
 
 def _scatter(item: Item, options: Options) -> Iterator[Piece | Bad]:
-    """The objects of an item, by trace. The exporter sends them in batches: {data}."""
+    """Yield the objects of an item, grouped by trace. The exporter sends them in batches: {data}."""
     value = an_object(item.value, "")
     if "object" not in value and isinstance(value.get("data"), list):
         for number, each in enumerate(value["data"]):
@@ -76,7 +76,7 @@ def _read(item: Item, _options: Options) -> Iterator[Episode]:
 
 
 class _Reading:
-    """The spans of one trace, by what they tell."""
+    """The spans of one trace, sorted into calls, tool runs and notes."""
 
     def __init__(self, tree: SpanTree[Span]) -> None:
         self._tree = tree
@@ -138,12 +138,12 @@ class _Reading:
         return self._tree.parent(str(span["id"])) or ""
 
     def _agent(self, span: Span) -> str | None:
-        """The agent that a span is part of."""
+        """Return the agent that a span belongs to."""
         above = (each["span_data"] for each in self._tree.ancestors(str(span["id"])) if _kind(each) == "agent")
         return next((text_in(each, "name") for each in above), None)
 
     def end(self, run: TracedRun) -> TracedEnd:
-        """How the run ended: its roots, and the agents that no other agent called, may say an error."""
+        """Return the end of the run. Its error is that of a root or of an agent that no other agent called."""
         roots = self._tree.roots()
         outer = [span for name, span in self._tree.spans.items() if self._is_outer(name, span)]
         errors = [error for span in sorted(outer, key=_at) if (error := _error(span)) is not None]
@@ -151,14 +151,16 @@ class _Reading:
         return traced_end(ended=ended, last_trouble=run.last_trouble, error=errors[-1] if errors else None)
 
     def _is_outer(self, name: str, span: Span) -> bool:
-        """Whether a span is of an agent that no other agent called, or of one of its turns: its error is that of the run."""
+        """Return whether a span is an agent that no other agent called, or one of its turns: its error is the run's
+        error.
+        """
         depth = sum(_kind(each) == "agent" for each in self._tree.ancestors(name))
         if _kind(span) == "custom":
             return depth == 0 or (depth == 1 and _sdk_kind(span["span_data"]) == "turn")
         return _kind(span) == "agent" and depth == 0
 
     def info(self, trace: Mapping[str, Any]) -> dict[str, Any]:
-        """The agent and the session of the branch."""
+        """Return the agent and the session of the branch."""
         agents = sorted((span for span in self._tree.spans.values() if _kind(span) == "agent"), key=_at)
         models = {each.call.facts.model for each in self.calls}
         fields = {
@@ -185,7 +187,7 @@ def _source(data: Mapping[str, Any], *read: str) -> dict[str, Any]:
 
 
 def _error(span: Span) -> str | None:
-    """The error of a span, in its words."""
+    """Return the error text of a span."""
     error = span.get("error")
     if error is None:
         return None

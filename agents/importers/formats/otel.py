@@ -1,7 +1,7 @@
-"""OpenTelemetry traces in files: export requests of OTLP, in JSON or protobuf, with gen_ai or OpenInference attributes.
+"""OpenTelemetry traces in files: OTLP export requests, in JSON or protobuf, with gen_ai or OpenInference attributes.
 
-Spans may come in any order, in any file. All spans of a trace are brought together; those that name a branch (braid.*) are then brought
-together with the spans of other traces that name the same.
+Spans may come in any order and in any file. They are first grouped by trace. Spans that name a branch (braid.*) are
+then grouped with the spans of other traces that name the same branch.
 """
 
 import re
@@ -22,11 +22,11 @@ from schemas.jsontext import compact, parse
 _MEMBERS = frozenset({"resourceSpans", "resource_spans", "resourceLogs", "resource_logs"})
 _LENGTH = rb"[\x80-\xff]{0,4}[\x00-\x7f]"
 _BODY = re.compile(rb"\n%b(?:\n(?:\x00|%b\n%b\n)|\x12%b\n)" % (_LENGTH, _LENGTH, _LENGTH, _LENGTH), re.DOTALL)
-"""How a body begins: an entry with its length, in it a resource with nothing or with an attribute that has a key, or spans of a scope."""
+"""Start of a body: a sized entry with a resource (empty, or with an attribute that has a key) or a scope's spans."""
 
 
 def recognise(sources: Sequence[str], head: Head) -> bool:
-    """Export requests: `resourceSpans` in JSON, or a protobuf body."""
+    """Recognise export requests: `resourceSpans` in JSON, or a protobuf body."""
     return any(_is_otlp(name, head(name)) for name in sources)
 
 
@@ -41,13 +41,13 @@ def _is_body(head: bytes) -> bool:
 
 
 def plan(sources: Sequence[str], head: Head) -> list[Part]:
-    """All files together: a trace may be spread over them."""
+    """Plan one part of all files, because a trace may be spread over them."""
     found = tuple(FileUse(name, "otlp") for name in sources if _is_otlp(name, head(name)) or len(sources) == 1)
     return [Part("", found)] if found else []
 
 
 def scatter(item: Item, _options: Options) -> Iterator[Piece | Bad]:
-    """The spans of a request, by trace."""
+    """Yield the spans of a request, grouped by trace."""
     for found in read_body(item.value) if isinstance(item.value, bytes) else read_request(item.value):
         if isinstance(found, Problem):
             yield Bad(item.file, item.position, found.place, found.reason, found.raw)
@@ -56,7 +56,7 @@ def scatter(item: Item, _options: Options) -> Iterator[Piece | Bad]:
 
 
 def read(items: Iterable[Item], options: Options) -> Reading:
-    """The episodes of traces, and of branches that traces name."""
+    """Read the episodes of traces, and of branches that traces name."""
     empty, file = 0, ""
     for item in items:
         file = item.file
@@ -80,7 +80,7 @@ def _trace(item: Item, options: Options) -> Iterator[Episode | Piece | Bad]:
 
 
 def trace_episodes(file: str, told: Sequence[Span], options: Options) -> Iterator[Episode | Piece | Bad]:
-    """The episode of a trace that names no branch; the pieces of one that does."""
+    """Yield the episode of a trace that names no branch, or the pieces of the branches that it names."""
     tree = _tree(told)
     branches = names(tree)
     unnamed = {key: span for key, span in tree.spans.items() if branches[key] is None}
@@ -101,7 +101,10 @@ def _branch(item: Item, options: Options) -> Iterator[Episode | Bad]:
 
 
 def branch_episode(file: str, name: BranchName, told: Sequence[tuple[bool, Span]], options: Options) -> Episode | Bad:
-    """The episode of a branch that one or more traces name; each span with whether its parent belongs to another branch."""
+    """Build the episode of a branch that one or more traces name.
+
+    Each span comes with a flag: its parent belongs to another branch.
+    """
     outside = frozenset(key_of(span) for is_outside, span in told if is_outside)
     found = BranchSpans(_tree([span for _, span in told]), outside)
     if found.tells_something:
@@ -137,7 +140,7 @@ def _position(spans: BranchSpans) -> str:
 
 
 def _tree(spans: Sequence[Span]) -> SpanTree[Span]:
-    """Spans by their parents, each once. A log record is an event of its span."""
+    """Return the tree of spans without duplicates. A log record is an event of its span."""
     records = [span for span in spans if not span.name and not span.start]
     once = told_once(
         (span for span in spans if span.name or span.start), key_of, size_of=lambda span: compact(plain(span))

@@ -16,12 +16,12 @@ _FIRST = b'"type":"session"'
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """A first line {type: session} with a version, and without a harness."""
+    """Recognise a first line {type: session} with a version and without a harness."""
     return not is_part_of_job(names) and any(is_json(name) and _is_pi(first_line(head(name))) for name in names)
 
 
 def first_line(head: bytes) -> bytes:
-    """The first line of a session, without spaces; nothing of a file that does not begin with {type: session}."""
+    """Return the first line of a session without spaces, or nothing if the file does not begin with {type: session}."""
     plain = first_value(session_head(head)).lstrip(b' \t:"')
     line = plain.partition(b"\n")[0].partition(b"}")[0].replace(b" ", b"")
     return line if line.startswith(b"{") and _FIRST in line else b""
@@ -51,7 +51,7 @@ def _session(lines: Sequence[Item], _options: Options) -> Iterator[Episode | Bad
 
 
 def _identity(path: Sequence[PiEntry], header: Mapping[str, Any], first: Item) -> str:
-    """The first entry and its time, which a forked session shares with its parent; else the session's id, or the file's name."""
+    """Return the first entry and its time, which forked sessions share; else the session's id or the file's name."""
     entry = next((each.value for each in path if each.value), {})
     name, time = text_in(entry, "id"), text_in(entry, "timestamp")
     return f"{name} {time}" if name and time else text_in(header, "id") or first.run
@@ -90,7 +90,7 @@ def _gather(lines: Sequence[Item]) -> tuple[SessionTree[PiEntry], dict[str, Any]
 
 
 def _trouble(item: Item) -> Bad | None:
-    """Why an entry cannot be read; None for a good one."""
+    """Return the reason why an entry cannot be read, or None for a good one."""
     value = item.value
     if not isinstance(value, dict):
         return Bad(item.file, item.position, "", f"expected an object, found {kind_of(value)}", value)

@@ -1,4 +1,4 @@
-"""All formats by name, in the order in which they are shown."""
+"""All formats by name, in display order."""
 
 from agents.importers.formats import (
     a2a_task,

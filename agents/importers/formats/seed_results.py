@@ -1,4 +1,4 @@
-"""The shapes of results that the seed's importers expect (`--shape seed`): a run in each line, in fields that no producer writes.
+"""Read results in the seed importers' shapes (`--shape seed`): one run per line, in fields that no producer writes.
 
 A field that is absent is unknown here: the seed reads an absent outcome as a failure, and gives calls results that were
 never recorded.
@@ -21,22 +21,22 @@ ENOUGH_CLAIMS = 0.75
 
 
 class Outcome(NamedTuple):
-    """The fields of a line beside its conversation."""
+    """The fields of a line other than its conversation."""
 
     verdicts: Sequence[dict[str, Any]] = ()
     status: str | None = "answered"
     error: str | None = None
     read: Sequence[str] = ()
-    """Fields that have a place."""
+    """Fields with a place of their own."""
     task: str | None = None
-    """Where it is not the first user message."""
+    """The task, if it is not the first user message."""
 
 
 Tell = Callable[[TranscriptWriter, Mapping[str, Any], Options], Outcome]
 
 
 def result_lines(format_name: str, key: str, tell: Tell) -> Read:
-    """A reader of lines that are a run each."""
+    """Return a reader of lines; each line is a run."""
 
     def read_one(item: Item, options: Options) -> Iterator[Episode | Bad]:
         row, writer = an_object(item.value, ""), TranscriptWriter()
@@ -56,7 +56,7 @@ def result_lines(format_name: str, key: str, tell: Tell) -> Read:
 
 
 def words(value: Any) -> str | None:
-    """The text of a field that may be anything: a text, or an object that has one under a usual name."""
+    """Return the text of a field of any type: the text itself, or the text under a usual name of an object."""
     if isinstance(value, str):
         return value or None
     return (
@@ -80,7 +80,7 @@ def _decided(name: str, value: Any) -> list[dict[str, Any]]:
 
 
 def _step(writer: TranscriptWriter, called: Called, output: Any, error: Any, time: int | None = None) -> None:
-    """A call in a turn of its own, with its result."""
+    """Write a call in a turn of its own, with its result."""
     writer.model(Turn(calls=[called], time=time))
     if output is not None or error is not None:
         message = None if not error else {"message": as_text(error)}
@@ -88,7 +88,9 @@ def _step(writer: TranscriptWriter, called: Called, output: Any, error: Any, tim
 
 
 def tau_bench(writer: TranscriptWriter, row: Mapping[str, Any], _options: Options) -> Outcome:
-    """{task_id, user_query, turns [{role, content, tool_name, tool_args, tool_result}], rule_violations, task_completed}."""
+    """{task_id, user_query, turns [{role, content, tool_name, tool_args, tool_result}], rule_violations,
+    task_completed}.
+    """
     turns = _objects(row, "turns")
     asks = any(turn.get("role") == "user" for turn in turns)
     query = text_in(row, "user_query")
@@ -124,7 +126,9 @@ def bfcl(writer: TranscriptWriter, row: Mapping[str, Any], options: Options) -> 
 
 
 def mcp_atlas(writer: TranscriptWriter, row: Mapping[str, Any], options: Options) -> Outcome:
-    """{task_id, user_query, trajectory [{server_id, tool_name, arguments, result, error}], final_answer, claims_passed, claims_total}."""
+    """{task_id, user_query, trajectory [{server_id, tool_name, arguments, result, error}], final_answer,
+    claims_passed, claims_total}.
+    """
     _ask(writer, text_in(row, "user_query"))
     for step in _objects(row, "trajectory"):
         name = "/".join(part for part in (text_in(step, "server_id"), text_in(step, "tool_name")) if part) or "unknown"
@@ -175,7 +179,9 @@ def tool_sandbox(writer: TranscriptWriter, row: Mapping[str, Any], _options: Opt
 
 
 def agent_harm(writer: TranscriptWriter, row: Mapping[str, Any], _options: Options) -> Outcome:
-    """{task_id, harmful_instruction, actions [{action_id, tool_name, arguments, was_prevented}], refused, harmful_actions_taken}."""
+    """{task_id, harmful_instruction, actions [{action_id, tool_name, arguments, was_prevented}], refused,
+    harmful_actions_taken}.
+    """
     _ask(writer, text_in(row, "harmful_instruction"))
     for action in _objects(row, "actions"):
         called = Called(text_in(action, "tool_name") or "unknown", action.get("arguments"), text_in(action, "action_id"),
@@ -191,7 +197,9 @@ def agent_harm(writer: TranscriptWriter, row: Mapping[str, Any], _options: Optio
 
 
 def ms_agent_framework(writer: TranscriptWriter, row: Mapping[str, Any], _options: Options) -> Outcome:
-    """{run_id, workflow_name, steps [{id, name, type llm|tool|human|condition, status, inputs, outputs, error}], status}."""
+    """{run_id, workflow_name, steps [{id, name, type llm|tool|human|condition, status, inputs, outputs, error}],
+    status}.
+    """
     failure = None
     for step in _objects(row, "steps"):
         kind, time, error = step.get("type"), millis(step.get("started_at")), text_in(step, "error")
@@ -243,4 +251,4 @@ RESULTS: Mapping[str, tuple[str, Sequence[str], Tell]] = {
     "ms-agent-framework": ("run_id", ("steps",), ms_agent_framework),
     "a2a-task": ("task_id", ("messages", "session_id"), a2a_task),
 }
-"""By format: the key of a task, the members that tell its lines from others, and how a line is told."""
+"""By format: the key of a task, the members that identify its lines, and the function that writes a line."""

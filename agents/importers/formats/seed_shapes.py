@@ -1,4 +1,4 @@
-"""The formats of `--shape seed`: the twelve importers that the seed documents list, in the shapes that these read."""
+"""The formats of `--shape seed`: the twelve importers of the seed documents, with the shapes that they read."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ def _fits(fields: Sequence[str], found: Mapping[str, bytes]) -> bool:
 
 
 def _without_comments(head: bytes) -> bytes:
-    """A head without the lines with # that the seed's files may begin with."""
+    """Return a head without the leading # lines that the seed's files may have."""
     while head.lstrip().startswith(b"#"):
         head = head.lstrip().partition(b"\n")[2]
     return head

@@ -1,4 +1,4 @@
-"""The shapes of traces that the seed's importers expect (`--shape seed`): flat spans in lines, put together by their trace."""
+"""Read traces in the seed importers' shapes (`--shape seed`): flat spans in lines, grouped by trace."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,23 +16,23 @@ _OUTPUTS = ("output", "outputs", "result", "response")
 
 
 Spans = Mapping[str, Mapping[str, Any]]
-"""By their id."""
+"""Spans by id."""
 
 
 class Dialect(NamedTuple):
     """How one system writes its spans."""
 
     fields: Sequence[str]
-    """Members that tell its lines from others; with ! those that only others have."""
+    """Members that identify its lines. A name with ! must be absent."""
     trace: "Callable[[Spans], Callable[[Mapping[str, Any]], str]]"
-    """The trace of a span among all others: it may follow from its parents."""
+    """Returns the trace of a span. It needs all spans, because the trace may follow from the parents."""
     id: Sequence[str]
     time: Sequence[str]
     tell: "Callable[[_Story, Mapping[str, Any]], None]"
 
 
 class _Story:
-    """A trace while it is told."""
+    """A trace that is being written."""
 
     def __init__(self) -> None:
         self.writer = TranscriptWriter()
@@ -42,7 +42,7 @@ class _Story:
     def call(
         self, span: Mapping[str, Any], name: str, arguments: Any, output: Any, call_id: str | None, time: int | None
     ) -> None:
-        """A tool that was called, with its output or its error."""
+        """Write a tool call with its output or its error."""
         error = span.get("error")
         known = {"error": error} if error else {}
         self.writer.model(Turn(calls=[Called(name, arguments, call_id)], time=time))
@@ -51,7 +51,7 @@ class _Story:
             self.writer.result(call_id, name, as_text(error) if output is None else output, message, time)
 
     def turn(self, text: str | None, model: str | None, time: int | None, source: Mapping[str, Any]) -> None:
-        """A response of a model."""
+        """Write a model response."""
         self.model = self.model or model
         self.writer.model(Turn(Content(text), model=model, time=time, source=source))
 
@@ -65,7 +65,7 @@ def _moment(span: Mapping[str, Any], dialect: Dialect) -> int | None:
 
 
 def spans(format_name: str, dialect: Dialect) -> Read:
-    """A reader of spans: those of a file, put together by trace, in the order of their times and ids."""
+    """Return a reader of spans. It groups the spans of a file by trace and sorts them by time and id."""
 
     def read(items: Iterable[Item], _options: Options) -> Reading:
         found: list[tuple[Item, dict[str, Any]]] = []
@@ -116,7 +116,7 @@ def _by_trace_id(_by_id: Spans) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _by_root(by_id: Spans) -> Callable[[Mapping[str, Any]], str]:
-    """The first ancestor of a run; parents may be missing, or go round in a circle."""
+    """Return the first ancestor of a run. Parents may be missing or form a cycle."""
     roots: dict[str, str] = {}
 
     def root(span: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""STS, the Session Trace Simple Format: the session lines that the Hugging Face Hub shows as traces."""
+"""STS, the Session Trace Simple Format: session lines that the Hugging Face Hub displays as traces."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from schemas.jsontext import kind_of
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """A first line {type: session} with a harness."""
+    """Recognise a first line {type: session} with a harness."""
     return not is_part_of_job(names) and any(
         is_json(name) and b'"harness":' in first_line(head(name)) for name in names
     )
@@ -28,7 +28,7 @@ def _read(items: Sequence[Item], _options: Options) -> Iterator[Episode | Bad]:
 
 
 def _apart(lines: Sequence[Item]) -> Iterator[list[Item]]:
-    """The sessions of a file: each begins with its header."""
+    """Yield the sessions of a file; each begins with its header."""
     session: list[Item] = []
     for line in lines:
         if isinstance(line.value, dict) and line.value.get("type") == "session" and session:
@@ -68,7 +68,7 @@ def _session(lines: Sequence[Item]) -> Iterator[Episode | Bad]:
 
 
 def _trouble(line: Item) -> Bad | None:
-    """Why a line has no message; None for a good line, and for one that was reported."""
+    """Return the reason why a line has no message. Returns None for a good line and for one that was reported."""
     value = line.value
     if isinstance(value, Bad) or (isinstance(value, dict) and isinstance(value.get("message"), dict)):
         return None
@@ -78,14 +78,14 @@ def _trouble(line: Item) -> Bad | None:
 
 
 def _mark(line: Any) -> Mark:
-    """The notes that `braid export` wrote beside a message."""
+    """Return the notes that `braid export` wrote with a message."""
     extra: Mapping[str, Any] = object_in(line, "braid") if isinstance(line, dict) else {}
     flags = {name: extra.get(name) is True for name in ("context", "failed", "given")}
     return Mark(role=text_in(extra, "role"), is_value=extra.get("value") is True, **flags)
 
 
 def _message(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The message of a line; `braid export` notes its media, and that a tool returned nothing, beside it."""
+    """Return the message of a line. `braid export` notes separately its media and whether a tool returned nothing."""
     extra = object_in(line, "braid")
     message: dict[str, Any] = line["message"]
     if isinstance(extra.get("parts"), list):

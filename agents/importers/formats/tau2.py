@@ -1,4 +1,4 @@
-"""tau2-bench: a run's results with their simulations, in one file or beside it in `simulations/`."""
+"""tau2-bench: a run's results with their simulations, in the same file or in the folder `simulations/`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -27,13 +27,18 @@ from agents.importers.traces.verdicts import scored
 NAME = "tau2"
 ANSWERED = ("user_stop", "agent_stop")
 FAILED = ("max_steps", "timeout", "too_many_errors", "agent_error", "context_window_exceeded")
-"""Reasons that the agent itself is the cause of; all others are the harness, the simulated user or a provider."""
+"""Termination reasons that the agent itself causes.
+
+All others come from the harness, the simulated user or a provider.
+"""
 
 _FOLDER = "simulations/"
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """An object with `info` about agent and simulated user, and `tasks`; or its simulations in a folder."""
+    """Recognise an object with `tasks` and with `info` about agent and simulated user, or its simulations in a
+    folder.
+    """
     return any(is_json(name) and _is_results(members(head(name))) for name in names)
 
 
@@ -44,7 +49,10 @@ def _is_results(found: Mapping[str, bytes]) -> bool:
 
 
 def plan(names: Sequence[str], head: Head) -> list[Part]:
-    """Each results file with the simulations beside it. Without one, the files that hold simulations themselves."""
+    """Plan each results file with its simulations.
+
+    Without a results file, plan the files with simulations themselves.
+    """
     files = [name for name in names if is_json(name)]
     inside = [name for name in files if name.startswith(_FOLDER) or f"/{_FOLDER}" in name]
     results = [name for name in files if name not in inside and _is_results(members(head(name)))]
@@ -69,7 +77,7 @@ class _Run(NamedTuple):
 
 
 def read(items: Iterable[Item], options: Options) -> Reading:
-    """The episodes of one run."""
+    """Read the episodes of one run."""
     run = _Run({}, {}, {})
     for item in items:
         value = item.value
@@ -79,7 +87,7 @@ def read(items: Iterable[Item], options: Options) -> Reading:
             run = _Run(object_in(value, "info"), by_id, rest_of(value, "tasks", "simulations", "simulation_index"))
         else:
             yield from guarded(item, _read(item, run, options))
-            run = run._replace(rest={})  # once for all simulations
+            run = run._replace(rest={})  # only in the first simulation
 
 
 def _read(item: Item, run: _Run, options: Options) -> Iterator[Episode | Bad]:
@@ -114,7 +122,7 @@ def _has_audio(messages: Any) -> bool:
 
 
 def _flat(messages: Sequence[Any]) -> list[Any]:
-    """The messages, those that bundle tool messages taken apart; a tool message names its call as `id`."""
+    """Return the messages and split bundles of tool messages. A tool message has its call's id in `id`."""
     made: list[Any] = []
     for message in messages:
         if not isinstance(message, dict) or message.get("role") != "tool":
@@ -129,7 +137,10 @@ def _flat(messages: Sequence[Any]) -> list[Any]:
 
 
 class _UserTools:
-    """Tells the tools that the simulated user called: the model saw none of it. The user's ids are the agent's as well."""
+    """Writes tool calls of the simulated user, which the model did not see.
+
+    The user's call ids may equal the agent's.
+    """
 
     def __init__(self) -> None:
         self._pairing = Pairing()
@@ -154,7 +165,10 @@ class _UserTools:
         return True
 
     def _calls(self, writer: TranscriptWriter, message: Mapping[str, Any], calls: list[Any], time: int | None) -> None:
-        """A message with calls goes to the environment, not to the agent: words beside them stay with the first."""
+        """Write the calls of a message.
+
+        It goes to the environment, not to the agent; its text stays with the first call.
+        """
         rest = rest_of(message, "role", "tool_calls", "timestamp")
         self._turns += 1
         for call in calls:
@@ -184,7 +198,7 @@ def _usage(message: Mapping[str, Any]) -> Usage:
 
 
 def _instructions(task: Mapping[str, Any]) -> str | None:
-    """The instructions of the simulated user, which the model never saw."""
+    """Return the instructions of the simulated user, which the model never saw."""
     found = object_in(task, "user_scenario").get("instructions")
     return as_text(found) if found else text_in(task, "ticket")
 

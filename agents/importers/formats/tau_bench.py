@@ -1,4 +1,4 @@
-"""tau-bench: an array of runs, each a conversation with a simulated user and a reward."""
+"""tau-bench: an array of runs. Each run has a conversation with a simulated user and a reward."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from agents.importers.traces.verdicts import scored
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """An array of {task_id, reward, info, traj, trial}."""
+    """Recognise an array of {task_id, reward, info, traj, trial}."""
     return any(is_json(name) and {"task_id", "reward", "traj"} <= members(head(name)).keys() for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Terminal-Bench: run folders with a folder for each trial: its results, and the logs of its agent."""
+"""Terminal-Bench: a run folder has a folder for each trial, with its results and the logs of its agent."""
 
 import re
 from bisect import bisect_left
@@ -30,7 +30,7 @@ _TRIAL = re.compile(r"\.(\d+)-of-(\d+)(?:\.|$)")
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """A run folder: run_metadata.json, and results of trials two folders below."""
+    """Recognise a run folder: run_metadata.json, and trial results two folders below."""
     return any(_is_trial(members(head(name))) for base in _runs(names) for name in _trials(names, base))
 
 
@@ -48,11 +48,14 @@ def _trials(names: Sequence[str], base: str) -> list[str]:
 
 
 Others = Mapping[str, Format]
-"""Formats that logs of other agents may have."""
+"""Possible formats of other agents' logs."""
 
 
 def plan(names: Sequence[str], head: Head, *, others: Others) -> list[Part]:
-    """A part for each trial: the run's settings, the trial's results, its agent's logs. A run without folders has only its results."""
+    """Plan a part for each trial: the run's settings, the trial's results and logs.
+
+    Without folders a run has only results.
+    """
     parts: list[Part] = []
     names = sorted(names)
     for base in _runs(names):
@@ -69,7 +72,7 @@ def plan(names: Sequence[str], head: Head, *, others: Others) -> list[Part]:
 
 
 def _logs(names: Sequence[str], folder: str, head: Head, others: Others) -> list[FileUse]:
-    """The logs of a trial: the episodes of Terminus in their order, else files of formats that are known."""
+    """Return the logs of a trial: the episodes of Terminus in order, else files of known formats."""
     beginning = folder + _LOGS
     inside = names[bisect_left(names, beginning) : bisect_left(names, beginning + chr(0x10FFFF))]
     episodes = [(int(found[1]), name) for name in inside if (found := _EPISODE.fullmatch(name.removeprefix(folder)))]
@@ -130,7 +133,10 @@ class _Told(NamedTuple):
 
 
 def _own_logs(logs: Sequence[Item], spent: Usage, status: str) -> _Told | None:
-    """The episodes of Terminus. The prompt behind a call is its result; behind other words it is the user's."""
+    """Read the episodes of Terminus.
+
+    A prompt after a call is the call's result. A prompt after text is a user message.
+    """
     episodes: dict[int, dict[str, str]] = {}
     for item in logs:
         found = _EPISODE.search(item.file)
@@ -157,7 +163,10 @@ def _tell(writer: TranscriptWriter, reply: Reply, number: int, spent: Usage) -> 
 
 
 def _other_logs(logs: Sequence[Item], options: Options, others: Others) -> _Told | None:
-    """Logs of other agents, read by their own format; the longest is the trial's, others are beside it."""
+    """Read logs of other agents with their own formats.
+
+    The longest is the trial's; the others are kept as additional ones.
+    """
     found: list[Episode] = []
     for file, items in groupby(logs, key=lambda item: item.file):
         session = list(items)
@@ -195,7 +204,7 @@ def _about(result: Mapping[str, Any], metadata: Mapping[str, Any], told: _Told |
 
 
 def _verdicts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The build of the trial's tests; none where it is unknown whether the task is resolved."""
+    """Return the build verdict of the trial's tests, or none if it is unknown whether the task is resolved."""
     resolved = result.get("is_resolved")
     if not isinstance(resolved, bool):
         return []
@@ -219,7 +228,7 @@ def _verdicts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def made(others: Others) -> Format:
-    """The format; logs of other agents are read by theirs."""
+    """Return the format. `others` read the logs of other agents."""
     return _FORMAT._replace(plan=partial(plan, others=others), read=per_part(partial(_read, others=others)))
 
 

@@ -13,12 +13,12 @@ _KEYS = re.compile(r'<keystrokes(?:\s+duration="([0-9.]+)")?[^>]*>(.*?)</keystro
 
 
 class Reply(NamedTuple):
-    """A reply that was read."""
+    """A parsed reply."""
 
     text: str
-    """The model's text beside its commands; all of it where there are none to be found."""
+    """The model's text without its commands, or the whole text if no commands are found."""
     commands: list[Any] | None
-    """None for a reply without commands: it ends the task, or could not be read by the agent either."""
+    """None for a reply without commands. It ends the task, or the agent could not parse it either."""
     rest: dict[str, Any]
     """Everything else."""
 
@@ -39,7 +39,7 @@ def read_reply(text: str) -> Reply:
 
 
 def _object(text: str) -> tuple[dict[str, Any] | None, bool]:
-    """The JSON object of a reply, and whether it is the whole of it."""
+    """Return the JSON object of a reply, and whether it is the whole reply."""
     stripped = text.strip()
     for part in (stripped, stripped[stripped.find("{") : stripped.rfind("}") + 1]):
         try:

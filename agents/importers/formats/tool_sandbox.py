@@ -1,4 +1,4 @@
-"""ToolSandbox: a result summary, and the conversation of each scenario beside it."""
+"""ToolSandbox: a result summary, with the conversation of each scenario in the same folder."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ NAME = "tool-sandbox"
 _SUMMARY, _SCENARIOS = "result_summary.json", "per_scenario_results"
 _CONVERSATION = re.compile(r"trajectories/([^/]+)/conversation\.json")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
-"""How an exception of a tool looks to the model."""
+"""The form in which the model sees a tool's exception."""
 
 
 def recognise(names: Sequence[str], head: Head) -> bool:
-    """A folder with result_summary.json whose scenarios have a similarity."""
+    """Recognise a folder with result_summary.json whose scenarios have a similarity."""
     return any(_SCENARIOS in members(head(base + _SUMMARY)) for base in _runs(names))
 
 
@@ -28,7 +28,7 @@ def _runs(names: Sequence[str]) -> list[str]:
 
 
 def plan(names: Sequence[str], _head: Head) -> list[Part]:
-    """Each summary with its conversations."""
+    """Plan each summary with its conversations."""
     parts = []
     for base in _runs(names):
         found = [each for each in names if each.startswith(base) and _CONVERSATION.fullmatch(each.removeprefix(base))]
@@ -38,7 +38,7 @@ def plan(names: Sequence[str], _head: Head) -> list[Part]:
 
 
 def read(items: Iterable[Item], options: Options) -> Reading:
-    """The episodes of a run: those with a conversation, then scenarios that have none."""
+    """Read the episodes of a run: first those with a conversation, then scenarios without one."""
     results: dict[str, Item] = {}
     for file, group in groupby(items, key=lambda item: item.file):
         found = _CONVERSATION.search(file)
@@ -71,7 +71,7 @@ def _read(messages: Sequence[Item], name: str, scored_as: Item | None, options: 
 
 
 def _why(result: Mapping[str, Any]) -> str:
-    """The last line of the traceback, which names the exception."""
+    """Return the last line of the traceback, which names the exception."""
     lines = (text_in(result, "traceback") or "").strip().splitlines()
     return lines[-1][:1000] if lines else str(result["exception_type"])
 

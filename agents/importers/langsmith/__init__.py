@@ -1,1 +1,1 @@
-"""Runs of LangSmith: how they are brought together, and the messages of their llm runs. Pure."""
+"""LangSmith runs: merge them and read the messages of llm runs. Pure."""

@@ -1,4 +1,6 @@
-"""Messages as LangChain writes them: constructors (`lc`), plain objects with a `type`, pairs of role and text, or OpenAI's."""
+"""LangChain's message forms: constructors (`lc`), plain objects with a `type`, pairs of role and text, or OpenAI's
+messages.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +26,7 @@ _READ = (
 
 
 def chat_message(value: Any) -> Any:
-    """The message as a chat message; a value of another shape as it is."""
+    """Return the message as a chat message. A value of another shape is returned unchanged."""
     if isinstance(value, str):
         return {"role": "user", "content": value}
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
@@ -39,7 +41,7 @@ def chat_message(value: Any) -> Any:
 
 
 def _fields(value: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
-    """The fields of a message, and its kind."""
+    """Return the fields and the kind of a message."""
     if value.get("lc") is not None and isinstance(value.get("kwargs"), dict):
         kwargs = value["kwargs"]
         names = value.get("id")

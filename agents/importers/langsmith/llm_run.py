@@ -1,4 +1,4 @@
-"""The call that an llm run tells: its messages, its responses and its facts, whichever wrapper wrote it."""
+"""Read the call of an llm run: its messages, responses and facts, for every wrapper."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -21,13 +21,13 @@ class LlmCall(NamedTuple):
     """A model call."""
 
     messages: list[Spoken]
-    """Empty where the run does not say."""
+    """Empty if the run does not contain them."""
     choices: list[Spoken]
     facts: CallFacts
 
 
 def read_llm(run: Run, unread: Unread) -> LlmCall:
-    """The call of an llm run."""
+    """Read the call of an llm run."""
     inputs, outputs = object_in(run, "inputs"), object_in(run, "outputs")
     place = f"run {run['id']}"
     error = error_of(run)
@@ -42,7 +42,7 @@ def read_llm(run: Run, unread: Unread) -> LlmCall:
 
 
 def _sent(inputs: Mapping[str, Any]) -> list[Any]:
-    """The messages of a request."""
+    """Return the messages of a request."""
     system = inputs.get("system") or inputs.get("instructions")
     first = [{"role": "system", "content": system}] if system else []
     messages = inputs.get("messages")
@@ -63,7 +63,7 @@ def _is_pair(value: list[Any]) -> bool:
 
 
 def _said(outputs: Mapping[str, Any]) -> list[Any]:
-    """The responses: those of the first of several prompts."""
+    """Return the responses. If there were several prompts, only those of the first count."""
     generations = outputs.get("generations")
     if isinstance(generations, list):
         first = generations[0] if generations and isinstance(generations[0], list) else generations
@@ -81,7 +81,9 @@ def _said(outputs: Mapping[str, Any]) -> list[Any]:
 
 
 def _said_plainly(outputs: Mapping[str, Any]) -> list[Any]:
-    """The response of a function that was marked as an llm: a message, a text, or messages of which it is the last."""
+    """Return the response of a function that is marked as an llm: a message, a text, or the last of several
+    messages.
+    """
     message = outputs.get("message") or outputs.get("output")
     if isinstance(message, list):
         return [_item(each) for each in message]
@@ -98,7 +100,7 @@ def _text(generation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _item(item: Any) -> Any:
-    """An item of the Responses API as a chat message."""
+    """Convert an item of the Responses API to a chat message."""
     kind = item.get("type") if isinstance(item, dict) else None
     if kind == "function_call":
         return {
@@ -135,7 +137,7 @@ def _facts(run: Run, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> C
 
 
 def _answer_fields(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the first response that say how it ended and what it cost."""
+    """Return the fields of the first response with its end and its cost."""
     generations = outputs.get("generations")
     if isinstance(generations, list) and generations:
         first = generations[0][0] if isinstance(generations[0], list) and generations[0] else generations[0]
@@ -154,7 +156,7 @@ def _answer_fields(outputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _usage(run: Run, outputs: Mapping[str, Any], answered: Mapping[str, Any], metadata: Mapping[str, Any]) -> Usage:
-    """The first counts that say anything; each place repeats the same."""
+    """Return the first non-empty counts; all places repeat the same ones."""
     llm_output = object_in(outputs, "llm_output")
     for each in (
         answered.get("usage_metadata"), outputs.get("usage_metadata"), outputs.get("usage"), llm_output.get("token_usage"),
@@ -167,7 +169,7 @@ def _usage(run: Run, outputs: Mapping[str, Any], answered: Mapping[str, Any], me
 
 
 def error_of(run: Run) -> str | None:
-    """The error of a run, without its traceback."""
+    """Return the error of a run without its traceback."""
     error = run.get("error")
     if error is None or error == "":
         return None

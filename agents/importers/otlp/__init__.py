@@ -1,1 +1,1 @@
-"""OpenTelemetry traces: export requests in JSON and protobuf, and what their spans say in two dialects. Pure."""
+"""OpenTelemetry traces: export requests in JSON and protobuf, and two dialects of span attributes. Pure."""

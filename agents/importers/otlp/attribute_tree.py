@@ -1,4 +1,4 @@
-"""Attributes with dotted keys as nested values: `llm.input_messages.0.message.role` is a list of objects."""
+"""Turn attributes with dotted keys into nested values: `llm.input_messages.0.message.role` is a list of objects."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from schemas.jsontext import parse
 
 MAX_PARTS = 20
-"""Parts of a key that become levels; the rest of a longer key stays one name."""
+"""Maximum number of levels from one key. The rest of a longer key stays one name."""
 
 
 def nested(attributes: Mapping[str, Any], *prefixes: str) -> dict[str, Any]:
-    """The attributes below these prefixes (each ends with a dot), nested by the parts of their keys."""
+    """Return the attributes below these prefixes (each ends with a dot), nested by the parts of their keys."""
     tree: dict[str, Any] = {}
     for key, value in attributes.items():
         if not key.startswith(prefixes):
@@ -19,7 +19,7 @@ def nested(attributes: Mapping[str, Any], *prefixes: str) -> dict[str, Any]:
         *way, last = key.split(".", MAX_PARTS)
         for part in way:
             below = node.get(part)
-            if not isinstance(below, dict):  # a value that has members as well
+            if not isinstance(below, dict):  # a key with both a value and members
                 below = node[part] = {} if below is None else {"": below}
             node = below
         if isinstance(node.get(last), dict):
@@ -30,7 +30,7 @@ def nested(attributes: Mapping[str, Any], *prefixes: str) -> dict[str, Any]:
 
 
 def listed(node: Any) -> list[Any]:
-    """Members that are numbered, in the order of their numbers."""
+    """Return the numbered members in numeric order."""
     if not isinstance(node, dict):
         return []
     numbered = sorted((int(name), name) for name in node if name.isdecimal() and len(name) < 10)
@@ -38,14 +38,14 @@ def listed(node: Any) -> list[Any]:
 
 
 def at(node: Any, *names: str) -> Any:
-    """The value below these names; None where there is none."""
+    """Return the value below these names, or None."""
     for name in names:
         node = node.get(name) if isinstance(node, dict) else None
     return node
 
 
 def parsed(value: Any) -> Any:
-    """The value of a JSON text; a value that is no text as it is, None for a text that is no JSON."""
+    """Parse a JSON text; None for invalid JSON. A value that is not a text is returned unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -55,7 +55,7 @@ def parsed(value: Any) -> Any:
 
 
 def parsed_list(value: Any) -> list[Any] | None:
-    """A list that is written as JSON, as values, or as a list of JSON texts; None for something else."""
+    """Return a list that is given as JSON, as values, or as a list of JSON texts. Returns None for anything else."""
     found = parsed(value)
     if not isinstance(found, list):
         return None

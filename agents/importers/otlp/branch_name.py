@@ -1,4 +1,6 @@
-"""Which branch a span belongs to: braid.* attributes of it or a span around it, else of its resource, else its trace."""
+"""Find the branch of a span: by braid.* attributes of the span or its ancestors, else of its resource, else by its
+trace.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,7 +21,7 @@ class BranchName(NamedTuple):
 
 
 def names(tree: SpanTree[Span]) -> dict[str, BranchName | None]:
-    """By span, the branch that it names; None where its trace is its rollout."""
+    """Return the branch of each span, or None if its trace is its rollout."""
     said: dict[str, tuple[_Said, _Said]] = {}
     for key in tree.spans:
         way: list[str] = []
@@ -35,7 +37,7 @@ def names(tree: SpanTree[Span]) -> dict[str, BranchName | None]:
 
 
 class _Said(NamedTuple):
-    """The first that attributes, or resources, say from a span upwards."""
+    """The nearest values from a span upwards, of attributes or of resources."""
 
     rollout_id: str | None
     branch_index: int | None
@@ -53,7 +55,7 @@ def _said(said: Mapping[str, Any], above: _Said) -> _Said:
 
 
 def _name(attributes: _Said, resources: _Said) -> BranchName | None:
-    """Attributes come before resources."""
+    """Return the branch name. Attributes take precedence over resources."""
     rollout = resources.rollout_id if attributes.rollout_id is None else attributes.rollout_id
     if rollout is None:
         return None
@@ -63,7 +65,7 @@ def _name(attributes: _Said, resources: _Said) -> BranchName | None:
 
 
 def declares(span: Span) -> bool:
-    """Whether a span itself names its branch: it is the branch's root."""
+    """Return whether a span itself names its branch: then it is the branch's root."""
     return ROLLOUT in span.attributes or BRANCH in span.attributes
 
 

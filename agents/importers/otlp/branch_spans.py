@@ -1,4 +1,4 @@
-"""The spans of one branch as an episode: calls, tool runs, notes, verdicts and its end."""
+"""Build an episode from the spans of one branch: calls, tool runs, notes, verdicts and its end."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,27 +20,27 @@ from agents.importers.traces.tracker import TracedCall
 
 
 def kind_of(span: Span) -> str | None:
-    """model, tool, agent, chain, guardrail, evaluator; None for a span of something else."""
+    """Return model, tool, agent, chain, guardrail or evaluator. Returns None for any other span."""
     return openinference.kind_of(span) or gen_ai.kind_of(span)
 
 
 def key_of(span: Span) -> str:
-    """The name of a span among those of several traces."""
+    """Return a key for a span that is unique among several traces."""
     return f"{span.trace_id}/{span.span_id}"
 
 
 class BranchSpans:
-    """The spans of a branch, by what they tell."""
+    """The spans of a branch, sorted into calls, tool runs and notes."""
 
     def __init__(self, tree: SpanTree[Span], outside: frozenset[str]) -> None:
-        """`outside` names spans whose parent belongs to another branch."""
+        """`outside` holds the keys of spans whose parent belongs to another branch."""
         self.tree = tree
         self._outside = outside
         self.unread = Unread()
         self.kinds = {key: kind_of(span) for key, span in tree.spans.items()}
         self._ordered = sorted(tree.spans.values(), key=lambda each: each.at)
         self.root = min(tree.roots(), key=lambda each: each.at)
-        """The first span of all that have no parent here."""
+        """The earliest span without a parent in this branch."""
         self.session = self._session()
         self._agents = self._agents_of()
         self._known = KnownMessages()
@@ -53,11 +53,11 @@ class BranchSpans:
 
     @property
     def tells_something(self) -> bool:
-        """Whether any span is one of a model, a tool or an agent."""
+        """Return whether any span is a model, tool or agent span."""
         return any(kind is not None for kind in self.kinds.values())
 
     def end(self) -> TracedEnd:
-        """How the branch ended."""
+        """Return the end of the branch."""
         tops = sorted(
             (span for key, span in self.tree.spans.items() if self.tree.parent(key) is None), key=lambda each: each.at
         )
@@ -69,13 +69,13 @@ class BranchSpans:
         return traced_end(ended=ended, last_trouble=self.run.last_trouble, error=words[-1] if words else None)
 
     def evaluations(self) -> Iterator[Mapping[str, Any]]:
-        """The results of evaluators."""
+        """Yield the results of evaluators."""
         for span in self._ordered:
             yield from gen_ai.evaluations(span)
             yield from openinference.evaluations(span)
 
     def record(self) -> dict[str, Any]:
-        """Everything that --group-by may name: attributes of the first root and its resource."""
+        """Return all fields for --group-by: attributes of the first root and of its resource."""
         root = self.root
         attributes = nested(root.attributes, "")
         metadata = parsed(root.attributes.get("metadata"))
@@ -85,7 +85,7 @@ class BranchSpans:
         }  # fmt: skip
 
     def _session(self) -> str | None:
-        """The session or conversation that a span names."""
+        """Return the session or conversation that a span names."""
         for span in self._ordered:
             found = text_in(span.attributes, "session.id", "gen_ai.conversation.id")
             if found is not None:
@@ -93,7 +93,7 @@ class BranchSpans:
         return None
 
     def info(self) -> dict[str, Any]:
-        """Session, agent and sampling of the branch."""
+        """Return session, agent and sampling of the branch."""
         models = {each.facts.model for each in self._calls}
         agents = sorted(
             (span for key, span in self.tree.spans.items() if self.kinds[key] == "agent"), key=lambda each: each.at
@@ -109,7 +109,7 @@ class BranchSpans:
     # -- spans ---------------------------------------------------------------------------------------------------------
 
     def _models_in_time(self) -> list[str]:
-        """Model spans in the order of their calls: each begins with the history of the one before."""
+        """Return model spans in call order: each call begins with the history of the previous one."""
         return [key for each in self._ordered if self.kinds[key := key_of(each)] == "model"]
 
     def _model(self, span: Span) -> ModelSpan:
@@ -134,7 +134,7 @@ class BranchSpans:
             yield dialect.read_tool(span, self.tree.parent(key) or "", self._agents[key], error)
 
     def _is_told(self, key: str, span: Span) -> bool:
-        """Whether the tool span around a tool span tells the same run."""
+        """Return whether an enclosing tool span describes the same run."""
         parent = self.tree.parent(key)
         while parent is not None and self.kinds[parent] is None:
             parent = self.tree.parent(parent)
@@ -150,7 +150,7 @@ class BranchSpans:
                 yield RunNote(span.at, "status", data, span.started_ms)
 
     def _task(self) -> str | None:
-        """The input of the outermost agent span, where it is a text."""
+        """Return the input of the outermost agent span if it is a text."""
         agents = [span for key, span in self.tree.spans.items() if self.kinds[key] in ("agent", "chain")]
         for span in sorted(agents, key=lambda each: each.at):
             given = span.attributes.get("input.value")
@@ -159,7 +159,7 @@ class BranchSpans:
         return None
 
     def _agents_of(self) -> dict[str, str | None]:
-        """By span, the name of the nearest agent around it."""
+        """Return for each span the name of its nearest enclosing agent."""
         found: dict[str, str | None] = {}
         for key in self.tree.spans:
             way = []
@@ -179,7 +179,7 @@ class BranchSpans:
         return gen_ai.agent_name(span)
 
     def _is_top(self, span: Span) -> bool:
-        """Whether a span without a parent here is a root, and not one whose parent is still to come."""
+        """Return whether a span without a parent here is a real root; otherwise its parent has not arrived yet."""
         return span.parent_id is None or span.is_remote or declares(span) or key_of(span) in self._outside
 
 
@@ -188,10 +188,10 @@ def _tool_name(span: Span) -> str:
 
 
 def order_of(spans: Sequence[Span]) -> tuple[int, str]:
-    """When a branch began."""
+    """Return the start time of a branch and an id, for sorting."""
     return min((span.start, key_of(span)) for span in spans)
 
 
 def named(name: BranchName) -> str:
-    """The branch for people."""
+    """Return the branch's name for display."""
     return f"branch {name.branch_index} attempt {name.attempt} of {name.rollout_id}"

@@ -1,7 +1,7 @@
-"""The dialect of OpenTelemetry's conventions: gen_ai.* attributes, in today's form and in the older ones.
+"""The dialect of OpenTelemetry's conventions: gen_ai.* attributes in the current form and in older ones.
 
-Today: gen_ai.input.messages and gen_ai.output.messages, as JSON. Before: gen_ai.prompt.N.* and gen_ai.completion.N.*, or events of the
-span (gen_ai.user.message, gen_ai.choice), which some write as log records.
+Current: gen_ai.input.messages and gen_ai.output.messages, as JSON. Older: gen_ai.prompt.N.* and gen_ai.completion.N.*,
+or span events (gen_ai.user.message, gen_ai.choice), which some producers write as log records.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ DETAILS = "gen_ai.client.inference.operation.details"
 
 
 def kind_of(span: Span) -> str | None:
-    """model, tool, agent; None for a span of another kind."""
+    """Return model, tool or agent. Returns None for a span of another kind."""
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
     if operation in MODEL or attributes.get("llm.request.type") in ("chat", "completion"):
@@ -64,7 +64,7 @@ def kind_of(span: Span) -> str | None:
 
 
 def read_model(span: Span, unread: Unread, known_messages: KnownMessages) -> ModelSpan:
-    """The call that a span tells."""
+    """Read the call that a span describes."""
     attributes = dict(span.attributes)
     for event in span.events:
         if event.name == DETAILS:
@@ -90,7 +90,7 @@ def read_model(span: Span, unread: Unread, known_messages: KnownMessages) -> Mod
 def _messages(
     span: Span, attributes: Mapping[str, Any], unread: Unread, known_messages: KnownMessages
 ) -> tuple[list[Spoken] | None, list[Spoken], str | None]:
-    """The messages sent, the responses, and why they ended: from the first form that is there."""
+    """Return the request messages, the responses and their finish reasons, from the first form that is present."""
     place = f"span {span.span_id}"
     reasons = attributes.get("gen_ai.response.finish_reasons")
     finish = str(reasons[0]) if isinstance(reasons, list) and reasons else reasons if isinstance(reasons, str) else None
@@ -112,7 +112,7 @@ def _messages(
 
 
 def _choices(answers: list[Spoken], reasons: Any) -> list[Spoken]:
-    """The responses: as many as there are reasons of an end, else one that is told in parts."""
+    """Return the responses: one per finish reason, else one response, which is merged from its parts."""
     said = [each for each in answers if each.role == "assistant" and each.says_something]
     if isinstance(reasons, list) and len(reasons) == len(said) > 1:
         return said
@@ -142,7 +142,7 @@ def _tools(attributes: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _older(node: Any, role: str | None = None) -> Any:
-    """A message of gen_ai.prompt.N or gen_ai.completion.N as a chat message."""
+    """Convert a message of gen_ai.prompt.N or gen_ai.completion.N to a chat message."""
     if not isinstance(node, dict):
         return node
     message = {
@@ -159,7 +159,7 @@ def _older(node: Any, role: str | None = None) -> Any:
 
 
 def _from_events(span: Span, place: str, unread: Unread) -> tuple[list[Spoken] | None, list[Spoken]]:
-    """Messages and responses that events of the span tell."""
+    """Return messages and responses from the span's events."""
     sent, said = [], []
     for event in sorted(span.events, key=lambda each: each.time):
         if event.name in _SAID:
@@ -178,7 +178,7 @@ def _from_events(span: Span, place: str, unread: Unread) -> tuple[list[Spoken] |
 
 
 def _body(event: SpanEvent) -> dict[str, Any]:
-    """The message of an event: its body, a JSON attribute, or its attributes."""
+    """Return the message of an event: its body, a JSON attribute, or its attributes."""
     if isinstance(event.body, dict):
         return event.body
     content = parsed(event.attributes.get("gen_ai.event.content"))
@@ -188,7 +188,7 @@ def _body(event: SpanEvent) -> dict[str, Any]:
 
 
 def _told(message: Any) -> Any:
-    """A message of an event as a chat message: the id of a tool message is that of its call."""
+    """Convert the message of an event to a chat message. The id of a tool message is its call's id."""
     if not isinstance(message, dict):
         return message
     calls = parsed_list(message.get("tool_calls"))
@@ -199,7 +199,7 @@ def _told(message: Any) -> Any:
 
 
 def read_tool(span: Span, turn: str, agent: str | None, error: Mapping[str, Any] | None) -> ToolRun:
-    """The tool run that a span tells."""
+    """Read the tool run that a span describes."""
     attributes = span.attributes
     names = ("gen_ai.tool.name", "traceloop.entity.name")
     given = next(
@@ -224,13 +224,13 @@ def read_tool(span: Span, turn: str, agent: str | None, error: Mapping[str, Any]
 
 
 def agent_name(span: Span) -> str | None:
-    """The name of the agent that a span tells."""
+    """Return the agent name of a span."""
     name = text_in(span.attributes, "gen_ai.agent.name", "agent.name", "traceloop.entity.name")
     return name or span.name.removeprefix("invoke_agent").strip() or None
 
 
 def evaluations(span: Span) -> Iterator[dict[str, Any]]:
-    """Results of evaluations: name, score, label, explanation."""
+    """Yield evaluation results: name, score, label, explanation."""
     for event in span.events:
         if event.name == "gen_ai.evaluation.result":
             yield {
@@ -242,7 +242,7 @@ def evaluations(span: Span) -> Iterator[dict[str, Any]]:
 
 
 def _option(name: str, value: Any) -> Any:
-    """An option of sampling; the conventions write top_k as a fraction."""
+    """Return a sampling option. The conventions write top_k as a float."""
     is_whole = (
         name not in ("temperature", "top_p") and isinstance(value, float) and value.is_integer() and abs(value) < 1e15
     )

@@ -1,6 +1,6 @@
-"""Messages that spans of a branch tell again: every call holds its whole history, and each message of it is read once.
+"""Cache of repeated messages: every call of a branch contains its whole history, and each message is parsed once.
 
-The result is that of reading everything anew; a text or a message that cannot be read is always read anew.
+The result is the same as without the cache. A text or message that cannot be read is always read again.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from agents.importers.traces.spoken import Spoken
 from agents.importers.traces.spoken_chat import Unread, read_messages
 
 KEPT = 4
-"""Histories that are remembered: those of agents that take turns."""
+"""Number of cached histories: agents may take turns."""
 
 
 class _History(NamedTuple):
@@ -21,14 +21,17 @@ class _History(NamedTuple):
 
 
 class KnownMessages:
-    """Messages of one branch that were read before."""
+    """The cached messages of one branch."""
 
     def __init__(self) -> None:
         self._histories: list[_History] = []
         self._flat: dict[tuple[tuple[str, Any], ...], list[Spoken]] = {}
 
     def of_text(self, value: Any, where: str, unread: Unread) -> list[Spoken] | None:
-        """Messages of a JSON array; None where it is none. One that begins with an array read before is read from its end on."""
+        """Return the messages of a JSON array, or None for anything else.
+
+        After a cached array only the rest is parsed.
+        """
         if not isinstance(value, str) or value[-1:] != "]":
             listed = parsed_list(value)
             return None if listed is None else read_messages(listed, where, unread)
@@ -49,7 +52,10 @@ class KnownMessages:
     def of_attributes(
         self, attributes: Mapping[str, Any], prefix: str, chat: Callable[[Any], Any], where: str, unread: Unread
     ) -> list[Spoken]:
-        """Messages of attributes below a prefix, numbered in their keys; `chat` makes a chat message of one of them."""
+        """Return messages from attributes below a prefix with numbered keys.
+
+        `chat` converts one of them to a chat message.
+        """
         groups: dict[str, list[tuple[str, Any]]] = {}
         length = len(prefix)
         for pair in attributes.items():
@@ -87,7 +93,10 @@ class KnownMessages:
 
 
 def _continued(known: _History, text: str) -> list[Spoken] | None:
-    """The messages of a text that begins with a known one; None where it does not, or its rest cannot be read."""
+    """Return the messages of a text that begins with a known one.
+
+    Returns None if it does not, or if its rest cannot be read.
+    """
     length = len(known.text)
     if text == known.text:
         return known.messages

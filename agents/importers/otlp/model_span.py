@@ -1,4 +1,4 @@
-"""A span that tells a model call, in whichever dialect: its messages, its responses and its facts."""
+"""A model call from one span of any dialect: its messages, responses and facts."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,42 +10,42 @@ from agents.importers.traces.traced_end import call_trouble
 from agents.importers.traces.usage import NONE, Usage
 
 REDACTED = "__REDACTED__"
-"""In place of texts that an instrumentation was told to hide."""
+"""Placeholder for texts that an instrumentation was configured to hide."""
 
 
 class ModelSpan(NamedTuple):
-    """A model call as one span tells it."""
+    """A model call as one span describes it."""
 
     span: Span
     messages: list[Spoken] | None
-    """The messages that were sent; None where the span does not say."""
+    """The request messages; None if the span does not have them."""
     choices: list[Spoken]
-    """The responses; several where several were asked for."""
+    """The responses; several if the request asked for several."""
     facts: CallFacts
     response_id: str | None = None
 
     @property
     def is_recorded(self) -> bool:
-        """Whether both sides of the call are known."""
+        """Return whether request and response are both known."""
         return self.messages is not None and (bool(self.choices) or self.facts.error is not None)
 
     @property
     def richness(self) -> tuple[int, int, int, int]:
-        """How much it says: the telling with most of it is read."""
+        """Return a measure of the amount of data: of several spans for one call the richest is read."""
         sent = self.messages or []
         said = sum(len(each.text) + len(each.reasoning or "") + len(each.calls) for each in self.choices)
         return int(self.is_recorded), len(sent), said, sum(len(each.text) for each in sent)
 
 
 def known(messages: list[Spoken] | None) -> list[Spoken] | None:
-    """The messages; None where there is none, or one was hidden."""
+    """Return the messages, or None if there are none or one was hidden."""
     if not messages or any(each.text == REDACTED for each in messages):
         return None
     return messages
 
 
 def trouble(span: Span) -> CallTrouble | None:
-    """Why a call failed; None where it did not."""
+    """Return the reason why a call failed, or None."""
     found = trouble_of(span)
     if found is None:
         return None
@@ -54,7 +54,7 @@ def trouble(span: Span) -> CallTrouble | None:
 
 
 def source_of(span: Span, is_read: Mapping[str, Any] | None = None, read: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Everything of a span that has no other place."""
+    """Return all data of a span that has no other place."""
     left = {
         key: value for key, value in span.attributes.items() if not key.startswith(read) and key not in (is_read or {})
     }
@@ -63,12 +63,12 @@ def source_of(span: Span, is_read: Mapping[str, Any] | None = None, read: tuple[
 
 
 def filled(usage: Usage, other: Usage) -> Usage:
-    """Counts of two tellings of one call: those of the first, and the others where it has none."""
+    """Merge the counts of two spans for one call. The second fills gaps in the first."""
     return Usage(*(mine if mine is not None else theirs for mine, theirs in zip(usage, other, strict=True)))  # type: ignore[arg-type]
 
 
 def merged_facts(facts: CallFacts, other: CallFacts) -> CallFacts:
-    """Facts of two tellings of one call."""
+    """Merge the facts of two spans for one call."""
     return CallFacts(
         model=facts.model or other.model,
         sampling={

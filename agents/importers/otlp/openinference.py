@@ -49,13 +49,13 @@ _EVALUATIONS = tuple(f"{name}." for name in _EVALUATED)
 
 
 def kind_of(span: Span) -> str | None:
-    """model, tool, agent, chain, guardrail, evaluator; None for a span of another kind."""
+    """Return model, tool, agent, chain, guardrail or evaluator. Returns None for a span of another kind."""
     kind = span.attributes.get(KIND)
     return _KINDS.get(kind.upper()) if isinstance(kind, str) else None
 
 
 def read_model(span: Span, unread: Unread, known_messages: KnownMessages) -> ModelSpan:
-    """The call that a span tells."""
+    """Read the call that a span describes."""
     attributes = span.attributes
     tree = (
         at(
@@ -114,7 +114,7 @@ def _sent(
 
 
 def _failed(given: Any) -> set[str | None]:
-    """Ids of calls whose results are marked as errors: only Anthropic's request itself says so."""
+    """Return ids of calls whose results are marked as errors. Only Anthropic's raw request has these marks."""
     request = parsed(given) if isinstance(given, str) and '"is_error"' in given else None
     messages = request.get("messages") if isinstance(request, dict) else None
     sent = read_messages(messages, "", Unread()) if isinstance(messages, list) else []
@@ -145,12 +145,12 @@ def _said(tree: Mapping[str, Any], attributes: Mapping[str, Any], raw: Any, plac
         return []
     if whole.reasoning is None and len(choices) == 1 and isinstance(choices[0], dict):
         thought = text_in(choices[0], "reasoning_content", "reasoning")
-        whole = whole._replace(reasoning=thought)  # only the whole answer has it
+        whole = whole._replace(reasoning=thought)  # only the complete answer has the reasoning
     return [whole]
 
 
 def _chat(message: Any, role: str | None = None) -> Any:
-    """A message of the attributes as a chat message."""
+    """Convert a message from the attributes to a chat message."""
     if not isinstance(message, dict):
         return message
     found: dict[str, Any] = {"role": message.get("role") or role}
@@ -179,7 +179,7 @@ def _call(node: Any) -> Any:
 
 
 def _part(node: Any, *, has_calls: bool) -> Any:
-    """A part of a content; None for a call that stands beside the content as well."""
+    """Convert a content part. Returns None for a call that is also listed outside the content."""
     content = at(node, "message_content")
     if not isinstance(content, dict):
         return {"type": "tool_use", **_call(node)} if at(node, "tool_call") is not None and not has_calls else None
@@ -193,7 +193,7 @@ def _part(node: Any, *, has_calls: bool) -> Any:
 
 
 def read_tool(span: Span, turn: str, agent: str | None, error: Mapping[str, Any] | None) -> ToolRun:
-    """The tool run that a span tells. LangChain's is written with the message that it became."""
+    """Read the tool run that a span describes. LangChain writes the resulting message with it."""
     attributes = span.attributes
     read = dict.fromkeys(
         (KIND, "tool.name", "tool_call.id", "input.value", "output.value", "input.mime_type", "output.mime_type")
@@ -212,12 +212,12 @@ def read_tool(span: Span, turn: str, agent: str | None, error: Mapping[str, Any]
 
 
 def agent_name(span: Span) -> str | None:
-    """The name of the agent that a span tells."""
+    """Return the agent name of a span."""
     return text_in(span.attributes, "agent.name", "graph.node.name") or span.name or None
 
 
 def evaluations(span: Span) -> Iterator[dict[str, Any]]:
-    """Annotations of a span, and what an evaluator span found: name, score, label, explanation."""
+    """Yield a span's annotations and the findings of an evaluator span: name, score, label, explanation."""
     tree = nested(span.attributes, *_EVALUATIONS)
     for prefix in _EVALUATED if tree else ():
         for each in listed(at(tree, *prefix.split("."))):

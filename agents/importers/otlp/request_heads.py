@@ -1,4 +1,4 @@
-"""Ids, parents and ends of the spans in a body, so that it is known when a trace is whole: nothing else of them is read."""
+"""Read only ids, parents and ends of the spans in a body, to detect when a trace is complete."""
 
 from agents.importers.line_error import LineError
 from agents.importers.otlp.request_split import COMPILED, read_split
@@ -8,11 +8,11 @@ if COMPILED:
     from agents.importers.otlp._wire import heads
 
 Head = tuple[bytes, bytes | None, bool]
-"""Of a span: its id, its parent's (None for a root), and whether it has ended."""
+"""A span's id, its parent's id (None for a root), and whether the span has ended."""
 
 
 def heads_of(body: bytes) -> list[Head]:
-    """The heads of a body that a split made; none of one that cannot be read."""
+    """Return the heads of a body that a split produced, or none for an unreadable body."""
     if COMPILED and body[:1] != b"[":
         found = heads(body)
         if found is not None:

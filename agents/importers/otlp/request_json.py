@@ -1,6 +1,7 @@
-"""Spans and log records of an export request in OTLP's JSON: hex ids, numbers as texts or numbers, enumerations by number or name.
+"""Read spans and log records of an OTLP JSON request: hex ids, numbers as texts or numbers, enums by number or name.
 
-A span that cannot be read is a problem with its place; its neighbours go on. Unknown fields are ignored, as OTLP asks.
+A span that cannot be read becomes a problem with its position; other spans are still read. Unknown fields are ignored,
+as OTLP asks.
 """
 
 import base64
@@ -30,7 +31,10 @@ class Problem(NamedTuple):
 
 
 def read_request(request: Any) -> Iterator[Span | Problem]:
-    """The spans of a request. A log record comes as a span that has only its event. Raises LineError for something else."""
+    """Yield the spans of a request.
+
+    A log record becomes a span that has only its event. Raises LineError for something else.
+    """
     body = an_object(request, "")
     spans, logs = _either(body, "resourceSpans", "resource_spans"), _either(body, "resourceLogs", "resource_logs")
     if spans is None and logs is None:
@@ -105,7 +109,7 @@ def _event(value: Any) -> SpanEvent:
 
 
 def _log(value: dict[str, Any], resource: dict[str, Any], scope: str) -> Span:
-    """A log record as a span of which only an event is known."""
+    """Convert a log record to a span with only an event."""
     attributes = attributes_of(value)
     name = _either(value, "eventName", "event_name") or attributes.get("event.name") or ""
     time = _nanos(_either(value, "timeUnixNano", "time_unix_nano"), "timeUnixNano")
@@ -117,14 +121,14 @@ def _log(value: dict[str, Any], resource: dict[str, Any], scope: str) -> Span:
 
 
 def attributes_of(value: dict[str, Any]) -> dict[str, Any]:
-    """Attributes by key. Raises LineError."""
+    """Return attributes by key. Raises LineError."""
     found: dict[str, Any] = {}
     for each in _array(value.get("attributes"), "attributes"):
         pair = each if isinstance(each, dict) else an_object(each, "attributes")
         key, held = pair.get("key"), pair.get("value")
         if not isinstance(key, str):
             raise LineError("attributes.key", f"expected a text, found {kind_of(key)}")
-        if isinstance(held, dict) and len(held) == 1 and "stringValue" in held:  # as most are
+        if isinstance(held, dict) and len(held) == 1 and "stringValue" in held:  # the usual case
             found[key] = held["stringValue"]
         else:
             found[key] = any_value(held)
@@ -132,7 +136,7 @@ def attributes_of(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def any_value(value: Any) -> Any:
-    """An AnyValue as a plain value; null for one that is empty. Raises LineError."""
+    """Convert an AnyValue to a plain value; an empty one becomes null. Raises LineError."""
     if value is None:
         return None
     holder = an_object(value, "attributes.value")
@@ -160,7 +164,7 @@ def _real(value: Any) -> Any:
 
 
 def _bytes(value: Any) -> Any:
-    """Bytes in hex; in JSON they are base64."""
+    """Convert bytes from base64, as JSON has them, to hex."""
     try:
         return base64.b64decode(value, validate=True).hex()
     except (binascii.Error, ValueError, TypeError):
@@ -180,11 +184,11 @@ _VALUES = {
     "bytesValue": _bytes, "string_value": _texts, "int_value": _whole, "bool_value": _texts, "double_value": _real,
     "array_value": _list, "kvlist_value": _pairs, "bytes_value": _bytes,
 }  # fmt: skip
-"""How each kind of AnyValue is read."""
+"""The reader of each kind of AnyValue."""
 
 
 def _id(value: Any, length: int, field: str) -> str:
-    """An id in hex; one in base64, as plain protobuf JSON writes it, is read as well."""
+    """Return an id in hex. Base64, the form in plain protobuf JSON, is accepted, too."""
     if not isinstance(value, str) or not value:
         raise LineError(field, "missing" if value in (None, "") else f"expected a text, found {kind_of(value)}")
     if len(value) == 2 * length and _HEX.fullmatch(value):
@@ -211,7 +215,7 @@ def _nanos(value: Any, field: str) -> int:
 
 
 def _array(value: Any, field: str) -> list[Any]:
-    """The array; an empty one for null."""
+    """Return the array; null becomes an empty one."""
     return [] if value is None else an_array(value, field)
 
 

@@ -1,4 +1,4 @@
-"""Spans and log records of an export request in protobuf: by `_wire.c`, or with the generated code of opentelemetry-proto."""
+"""Read spans and log records of a protobuf request with `_wire.c` or the generated code of opentelemetry-proto."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -24,7 +24,7 @@ else:
 
 
 def read_body(body: bytes) -> Iterator[Span | Problem]:
-    """The spans of a body, or its log records as spans that have only their event. Raises LineError for something else."""
+    """Yield the spans of a body. Log records become spans with only their event. Raises LineError for other bytes."""
     read = read_spans(body, Span, SpanEvent, Problem) if COMPILED else None
     if read and any(isinstance(each, Span) for each in read):
         yield from read
@@ -33,7 +33,7 @@ def read_body(body: bytes) -> Iterator[Span | Problem]:
 
 
 def by_library(body: bytes) -> Iterator[Span | Problem]:
-    """The same, with the library alone. Raises LineError."""
+    """Do the same with the library only. Raises LineError."""
     try:
         request = ExportTraceServiceRequest.FromString(body)
     except DecodeError as error:
@@ -42,7 +42,7 @@ def by_library(body: bytes) -> Iterator[Span | Problem]:
     if any(isinstance(each, Span) for each in found) or not body:
         yield from found
         return
-    # Logs have the same outer fields, and no span of theirs has an id.
+    # Logs have the same outer fields, and parsed as spans they have no ids.
     try:
         logs = list(_logs(ExportLogsServiceRequest.FromString(body)))
     except DecodeError:
@@ -119,7 +119,7 @@ def _value(value: AnyValue) -> Any:
         return _attributes(held.values)
     if kind == "bytes_value":
         return held.hex()
-    return str(held) if kind == "double_value" and held - held != 0 else held  # no NaN, no infinities
+    return str(held) if kind == "double_value" and held - held != 0 else held  # NaN and infinities become text
 
 
 def _nanos(value: int) -> int:

@@ -1,4 +1,4 @@
-"""Secrets taken out of an export request before it reaches the log: in every text of its attributes, names and messages."""
+"""Remove secrets from all attribute texts, names and messages of an export request before it reaches the log."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from agents.redaction.redaction import redact_json
 
 
 def redacted(body: bytes, signal: Signal) -> bytes:
-    """The request without secrets. Raises LineError for bytes that are none."""
+    """Return the request without secrets. Raises LineError for bytes that are not a request."""
     try:
         request = signal.request.FromString(body)
     except DecodeError as error:

@@ -1,7 +1,8 @@
-"""An export request as it came, split into one request for each trace: ids are read, spans are not.
+"""Split an export request into one request for each trace. Only ids are parsed, not whole spans.
 
-By `_wire.c`, which walks length prefixes only; without it, or for bytes that only look unusual, with opentelemetry-proto. JSON is read,
-and its spans go on in their one spelling. A member without its ids is named with its place; its neighbours go on.
+`_wire.c` splits protobuf by walking length prefixes. Without it, or for unusual bytes, opentelemetry-proto is used.
+JSON is parsed, and its spans are written in their canonical form. A member without ids is reported with its position;
+other members are kept.
 """
 
 from collections.abc import Mapping
@@ -27,13 +28,13 @@ else:
     COMPILED = True
 
 MAX_MEMBERS = 20_000
-"""Spans, or log records, of one request."""
+"""Maximum number of spans or log records in one request."""
 
 _TOO_MANY: Final = f"more than {MAX_MEMBERS} in one request; send several"
 
 
 class Signal(NamedTuple):
-    """Names and numbers of traces or logs in OTLP."""
+    """OTLP field names and numbers, for traces or logs."""
 
     name: str
     outer: str
@@ -57,18 +58,18 @@ LOGS: Final = Signal(
 
 
 class SplitRequest(NamedTuple):
-    """A request by its traces."""
+    """A request, split by trace."""
 
     bodies: Mapping[bytes, bytes]
-    """By trace id, a request with its members alone."""
+    """One request per trace id, with only that trace's members."""
     members: int
-    """Members in them."""
+    """The number of members in `bodies`."""
     bad: list[Problem]
-    """Members that have no ids."""
+    """Members without ids."""
 
 
 def split_proto(body: bytes, signal: Signal) -> SplitRequest:
-    """Split a request in protobuf. Raises LineError for bytes that are none."""
+    """Split a protobuf request. Raises LineError for bytes that are not a request."""
     if not COMPILED:
         return split_by_library(body, signal)
     found = split(body, signal.trace_number, signal.span_number, MAX_MEMBERS)
@@ -83,7 +84,7 @@ def split_proto(body: bytes, signal: Signal) -> SplitRequest:
 
 
 def split_by_library(body: bytes, signal: Signal) -> SplitRequest:
-    """The same with the library. Raises LineError."""
+    """Split a protobuf request with the library. Raises LineError."""
     try:
         request = signal.request.FromString(body)
     except DecodeError as error:
@@ -110,7 +111,7 @@ def split_by_library(body: bytes, signal: Signal) -> SplitRequest:
 
 
 def _holder(made: dict[bytes, Any], trace: bytes, outer: Any, inner: Any, signal: Signal) -> Any:
-    """A new scope in the request of a trace."""
+    """Return a new scope in the request of a trace."""
     request = made.get(trace)
     if request is None:
         request = made[trace] = signal.request()
@@ -128,7 +129,7 @@ def _place(signal: Signal, one: int, two: int, three: int) -> str:
 
 
 def split_json(request: Any, *, redacting: bool = False) -> SplitRequest:
-    """Split a request in JSON, which was parsed: its spans are read, and written in their one spelling. Raises LineError."""
+    """Split a parsed JSON request: its spans are read and written in their canonical form. Raises LineError."""
     made: dict[bytes, list[Any]] = {}
     bad: list[Problem] = []
     for count, each in enumerate(read_request(request)):
@@ -144,7 +145,7 @@ def split_json(request: Any, *, redacting: bool = False) -> SplitRequest:
 
 
 def written(spans: list[Any]) -> bytes:
-    """Spans in their one spelling, as a body."""
+    """Return a body with spans in their canonical form."""
     try:
         return orjson.dumps(spans)
     except TypeError:  # an integer beyond 64 bits
@@ -152,12 +153,12 @@ def written(spans: list[Any]) -> bytes:
 
 
 def read_written(body: bytes) -> Any:
-    """Read back the output of `written`. Its integers have 64 bits; where they have not, they are read exactly."""
+    """Read the output of `written`. Its integers have 64 bits; larger ones are also read exactly."""
     return orjson.loads(body) if body[:1] == b"[" else parse(body)
 
 
 def read_split(body: bytes) -> list[Span | Problem]:
-    """The spans of a body that a split made. Raises LineError."""
+    """Return the spans of a body that a split produced. Raises LineError."""
     if body[:1] != b"[":
         return list(read_body(body))
     return [read_plain(each) for each in read_written(body)]

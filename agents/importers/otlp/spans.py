@@ -1,4 +1,4 @@
-"""A span, as it is read from an export request and kept until its trace is whole: a JSON object with one spelling."""
+"""A span from an export request. It is stored as a canonical JSON array until its trace is complete."""
 
 from typing import Any, NamedTuple
 
@@ -24,12 +24,12 @@ class Span(NamedTuple):
     """None for a root."""
     name: str
     start: int
-    """Nanoseconds since 1970; 0 where it is not known."""
+    """Nanoseconds since 1970; 0 if unknown."""
     end: int
     failed: bool
     """Whether its status is ERROR."""
     message: str
-    """Of its status."""
+    """The message of its status."""
     attributes: dict[str, Any]
     events: list[SpanEvent]
     resource: dict[str, Any]
@@ -42,32 +42,35 @@ class Span(NamedTuple):
 
     @property
     def at(self) -> Moment:
-        """Its place in time."""
+        """Return its position in time: start and id."""
         return self.start, self.span_id
 
     @property
     def started_ms(self) -> int | None:
-        """Its start in milliseconds."""
+        """Return its start in milliseconds."""
         return self.start // 1_000_000 or None
 
     @property
     def ended_ms(self) -> int | None:
-        """Its end in milliseconds."""
+        """Return its end in milliseconds."""
         return self.end // 1_000_000 or None
 
 
 def plain(span: Span) -> list[Any]:
-    """The span as a JSON array."""
+    """Return the span as a JSON array."""
     return [*span[:9], [list(event) for event in span.events], *span[10:]]
 
 
 def read_plain(value: list[Any]) -> Span:
-    """The span of a JSON array."""
+    """Return the span from a JSON array."""
     return Span._make([*value[:9], [SpanEvent(*event) for event in value[9]], *value[10:]])
 
 
 def trouble_of(span: Span) -> tuple[str, str | None] | None:
-    """The message and the type of a span's error; None where it has none. An exception event alone is none: it may be handled."""
+    """Return message and type of a span's error, or None.
+
+    An exception event alone is not an error: it may be handled.
+    """
     if not span.failed and "error.type" not in span.attributes:
         return None
     kind, message = span.attributes.get("error.type"), span.message

@@ -1,8 +1,8 @@
-"""Model calls of a branch, each once: an SDK's own span and an instrumentation's may tell the same one.
+"""Deduplicate the model calls of a branch: an SDK and an instrumentation may both write a span for one call.
 
-Two spans tell one call when one is nested in the other and in its time, when they overlap in time and have one response id, or when one
-that says no messages lies in the time of another under the same parent. The richest telling is read; what it lacks comes from the
-others, and usage counts once.
+Two spans describe one call in three cases: one is nested in the other and in its time; they overlap in time and have
+the same response id; or one without messages lies in the time of another under the same parent. The richest span is
+read. The other spans fill its gaps, and usage counts once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from agents.importers.traces.span_tree import SpanTree
 
 
 def calls_once(told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> list[ModelSpan]:
-    """The calls that model spans tell, by the keys of the tree."""
+    """Return the calls of model spans, which are given by their keys in the tree."""
     groups = _Groups(told)
     for key in told:
         outer = _outer(key, told, tree)
@@ -28,7 +28,7 @@ def calls_once(told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> list[Mode
 
 
 def _outer(key: str, told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> str | None:
-    """The nearest model span around a span, with no tool or agent between them."""
+    """Return the nearest enclosing model span with no tool or agent in between."""
     parent = tree.parent(key)
     while parent is not None:
         if parent in told:
@@ -42,12 +42,17 @@ def _outer(key: str, told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> str
 
 
 def _meet(one: Span, other: Span) -> bool:
-    """Whether two spans have some time in common: a span without an end goes on. Parents may be wrong, and lead in circles."""
+    """Return whether two spans overlap in time.
+
+    A span without an end is still running. Parents may be wrong or cyclic.
+    """
     return (not other.end or one.start <= other.end) and (not one.end or other.start <= one.end)
 
 
 def _same_response(told: Mapping[str, ModelSpan]) -> list[tuple[str, str]]:
-    """Spans with one response id that overlap in time: some servers give every response the same id."""
+    """Return pairs of spans that overlap in time and have the same response id: some servers use one id for all
+    responses.
+    """
     by_id: dict[tuple[str, str], list[str]] = {}
     for key, each in told.items():
         if each.response_id is not None:
@@ -65,7 +70,7 @@ def _same_response(told: Mapping[str, ModelSpan]) -> list[tuple[str, str]]:
 
 
 def _beside(told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> list[tuple[str, str]]:
-    """Spans without messages, and the span beside each in whose time it lies."""
+    """Return pairs of a span without messages and a neighbouring span whose time includes it."""
     recorded: dict[str | None, list[str]] = {}
     for key, each in told.items():
         if each.messages is not None:
@@ -85,13 +90,16 @@ def _beside(told: Mapping[str, ModelSpan], tree: SpanTree[Span]) -> list[tuple[s
 
 
 def _one_or_more(members: Sequence[ModelSpan]) -> list[ModelSpan]:
-    """The calls of a group: one; or those inside of a span that sums up several; failed attempts inside are calls, too."""
+    """Return the calls of a group: one call, or several inside a summarising span.
+
+    Failed attempts inside are calls, too.
+    """
     if len(members) == 1:
         return list(members)
     ordered = sorted(members, key=lambda each: (each.span.start, -each.span.end, each.span.span_id))
     inner = [each for each in ordered if each.is_recorded and each.choices]
     ids = {each.response_id for each in inner if each.response_id is not None}
-    if len(ids) > 1 and len(inner) > len(ids):  # the outer one tells the last of several again
+    if len(ids) > 1 and len(inner) > len(ids):  # the outer span repeats the last of several calls
         inner = [each for each in inner if each.response_id is not None]
     if len(ids) > 1:
         return inner
@@ -101,15 +109,15 @@ def _one_or_more(members: Sequence[ModelSpan]) -> list[ModelSpan]:
     for each in ordered:
         if each is not best and each not in retries:
             whole = whole._replace(facts=merged_facts(whole.facts, each.facts))
-    if best.facts.error is not None:  # all tell the same failure
+    if best.facts.error is not None:  # all spans describe the same failure
         return [whole]
     tried = [each._replace(messages=best.messages) for each in retries if not each.choices]
-    begun = max((each.span.end for each in tried), default=0)  # the attempt that was answered came after the others
+    begun = max((each.span.end for each in tried), default=0)  # the answered attempt came after the others
     return [*tried, whole._replace(span=best.span._replace(start=max(begun, best.span.start)))]
 
 
 class _Groups:
-    """Keys that belong together."""
+    """Groups of keys that belong together (union-find)."""
 
     def __init__(self, keys: Mapping[str, object]) -> None:
         self._parents = {key: key for key in keys}

@@ -1,1 +1,1 @@
-"""Session logs of coding agents: lines that form a tree, and the branches in it."""
+"""Session logs of coding agents: their lines form a tree with branches."""

@@ -1,4 +1,4 @@
-"""One branch of a Claude Code session, told to a transcript."""
+"""Write one branch of a Claude Code session to a transcript."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,31 +19,31 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cach
 INTERRUPTED = "[Request interrupted by user"
 
 REWRITES = {"compact_boundary": "preservedMessages", "microcompact_boundary": None}
-"""Lines that say that the context was rewritten, and where they name the messages that stayed."""
+"""Lines that mark a rewritten context, and their field with the kept messages."""
 
 
 class ClaudeBranch:
-    """Tells nodes, one after the other."""
+    """Writes nodes one after the other."""
 
     def __init__(self, common: Mapping[str, Any]) -> None:
         self.writer = TranscriptWriter()
         self.status: str | None = None
-        """How the branch stands after the last node."""
+        """The status of the branch after the last node."""
         self.error: str | None = None
         self.model: str | None = None
         self.position = ""
         self.leaf: str | None = None
-        """The uuid of the last line with words."""
+        """The uuid of the last line with text."""
         self.agents: dict[str, str] = {}
-        """By the id of a sub-agent, the id of the call that started it."""
+        """The id of the call that started a sub-agent, by the sub-agent's id."""
         self.prompts: dict[str, str] = {}
-        """By the prompt of a sub-agent, the id of the call that started it."""
+        """The id of the call that started a sub-agent, by the sub-agent's prompt."""
         self._common = common
         self._said = 0
-        """Messages so far."""
+        """The number of messages so far."""
 
     def tell(self, nodes: Iterable[Node]) -> None:
-        """Tell the nodes of a path."""
+        """Write the nodes of a path."""
         for node in nodes:
             self._tell(node)
 
@@ -91,7 +91,7 @@ class ClaudeBranch:
                 self._results(line)
 
     def _results(self, line: Line) -> None:
-        """A line with results, and with words beside them."""
+        """Write a line with results and additional text."""
         for part in parts_of(line.value, "tool_result"):
             self._result(part, line.value)
         rest = [
@@ -130,7 +130,7 @@ class ClaudeBranch:
             self._system(line)
 
     def _words(self, content: Content, line: Line) -> None:
-        """Words to the model: a person's, or the program's."""
+        """Write text to the model from a person or from the program."""
         value, time = line.value, millis(line.value.get("timestamp"))
         interrupted = (content.text or "").startswith(INTERRUPTED)
         if is_prompt(value) and not interrupted:
@@ -142,7 +142,7 @@ class ClaudeBranch:
         self._said += 1
 
     def _in_its_place(self, line: Line) -> None:
-        """An assistant message of the program: an error of the API, or words that the model is given as its own."""
+        """Write an assistant message of the program: an API error, or text that the model receives as its own."""
         message, time = object_in(line.value, "message"), millis(line.value.get("timestamp"))
         text = read_content(message.get("content")).text or ""
         source = self._source(line.value)
@@ -176,7 +176,7 @@ class ClaudeBranch:
         self.writer.note("status", {"message": words, "source": self._source(value)}, millis(value.get("timestamp")))
 
     def _rewritten(self, line: Mapping[str, Any], source: Mapping[str, Any]) -> None:
-        """The context was rewritten: a boundary says so, and the summary after it says it no second time."""
+        """Note a rewritten context. The boundary line notes it; the summary after it does not note it again."""
         if not self._said:
             return
         name = REWRITES.get(text_in(line, "subtype") or "")
@@ -188,7 +188,7 @@ class ClaudeBranch:
         self._said = 0
 
     def _source(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a line that have no other place, without those that all lines share."""
+        """Return the fields of a line that have no other place, without those that all lines share."""
         left = rest_of(line, *_LINE, "attachment")
         return {name: value for name, value in left.items() if name not in self._common or self._common[name] != value}
 
@@ -197,7 +197,10 @@ _ATTACHED = ("content", "snippet", "addedLines")
 
 
 def _attached(attachment: Mapping[str, Any]) -> str | None:
-    """The text of an attachment as far as the file has it; the frame that the program put around it is not there."""
+    """Return the text of an attachment as far as the file has it.
+
+    The frame that the program added is not in the file.
+    """
     content = attachment.get("content")
     if isinstance(content, dict):  # a file
         content = object_in(content, "file").get("content")
@@ -213,7 +216,7 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 
 
 def _most(messages: Iterable[Mapping[str, Any]]) -> Usage:
-    """The usage of a response: every line of it has the counts of the moment when it was written."""
+    """Return the usage of a response. Each of its lines has the counts at the time of its writing."""
     most = NONE
     for message in messages:
         read = read_usage(message.get("usage"))

@@ -1,7 +1,7 @@
 """The lines of a Claude Code session as a tree of nodes.
 
-One response of the model is spread over lines of one message.id, and the result of each of its calls hangs on the line of that
-call. These lines and results are one node: a walk from the last line up would pass by all but one of the calls.
+A model response consists of several lines with one message.id. The result of each call is a child of the line of that
+call. These lines and results form one node, because a walk up from the last line would miss all but one of the calls.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,23 +24,23 @@ class Line(NamedTuple):
 
 @dataclass
 class Node:
-    """A response with its results; or a single line; or a line that cannot be read."""
+    """A response with its results, a single line, or an unreadable line."""
 
     lines: list[Line] = field(default_factory=list)
     response: tuple[str, str | None] | None = None
     """message.id and requestId of a response of the model."""
     bad: Bad | None = None
-    """Why it cannot be read, or is not where it should be."""
+    """The reason why it is unreadable or misplaced."""
 
 
 def parts_of(line: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
-    """The parts of a message's content that are of a kind."""
+    """Return the parts of one kind from a message's content."""
     content = array_in(object_in(line, "message"), "content")
     return [part for part in content if isinstance(part, dict) and part.get("type") == kind]
 
 
 def is_response(line: Mapping[str, Any]) -> bool:
-    """Whether a line is something that the model said, and not the program in its place."""
+    """Return whether a line is a response of the model, not of the program in the model's name."""
     message = object_in(line, "message")
     return (
         line.get("type") == "assistant"
@@ -50,7 +50,7 @@ def is_response(line: Mapping[str, Any]) -> bool:
 
 
 def is_prompt(line: Mapping[str, Any]) -> bool:
-    """Whether a line is what a person typed: a prompt, or one that was typed while the agent worked."""
+    """Return whether a line was typed by a person: a prompt, or text typed while the agent worked."""
     if line.get("type") == "attachment":
         return object_in(line, "attachment").get("type") == "queued_command"
     if line.get("type") != "user" or any(line.get(name) is True for name in ("isMeta", "isCompactSummary")):
@@ -60,26 +60,26 @@ def is_prompt(line: Mapping[str, Any]) -> bool:
 
 
 class ClaudeNodes:
-    """The nodes of one conversation: a session's, or a sub-agent's."""
+    """The nodes of one conversation of a session or a sub-agent."""
 
     def __init__(self, file: str, report: Callable[[Bad], None]) -> None:
         self.tree: SessionTree[Node] = SessionTree()
         self._file = file
         self._report = report
         self._at: dict[str, int] = {}
-        """By uuid, the node of a line."""
+        """The node of a line, by uuid."""
         self._known: dict[str, Mapping[str, Any]] = {}
         self._reaches: dict[str, str] = {}
-        """By uuid, what kind of line is the nearest with words at it or above: response, result or other."""
+        """The kind of the nearest line with text at or above a line, by uuid: response, result or other."""
         self._callers: dict[str, int] = {}
-        """By the id of a call, the node that calls."""
+        """The node of a call, by call id."""
         self._near: dict[int, int] = {}
-        """By node, the nearest at it or above that is no setting, reminder or progress."""
+        """By node, the nearest node at or above it that is not a setting, reminder or progress line."""
         self._last: int | None = None
 
     @property
     def first(self) -> str | None:
-        """The uuid of the first line that has one."""
+        """Return the uuid of the first line that has one."""
         return next(iter(self._known), None)
 
     def add(self, line: Line) -> None:
@@ -101,14 +101,14 @@ class ClaudeNodes:
             self._known[uuid], self._at[uuid], self._reaches[uuid] = line.value, number, reaches
 
     def add_bad(self, bad: Bad) -> None:
-        """Add a line that cannot be read, after the line before it."""
+        """Add an unreadable line after the previous line."""
         number = self.tree.add(self._last, Node(bad=bad), speaks=False)
         if self._last in self._near:
             self._near[number] = self._near[self._last]
         self._last = number
 
     def _place(self, line: Line) -> tuple[int, str]:
-        """Put a line into the node that it belongs to, or into one of its own; returns the node, and what it reaches."""
+        """Put a line into its node or a new one. Returns the node and the kind of line that it reaches."""
         if is_response(line.value):
             return self._respond(line), "response"
         caller = self._caller(line.value)
@@ -137,7 +137,7 @@ class ClaudeNodes:
         return number
 
     def _caller(self, line: Mapping[str, Any]) -> int | None:
-        """The node whose calls a line answers."""
+        """Return the node whose calls a line answers."""
         results = parts_of(line, "tool_result") if line.get("type") == "user" else []
         if not results:
             return None
@@ -165,12 +165,12 @@ class ClaudeNodes:
 
     @staticmethod
     def _above(line: Mapping[str, Any]) -> str | None:
-        """The line before: of a compaction the one that it follows, although it begins a context of its own."""
+        """Return the parent line. A compaction begins a new context, but its parent is the line that it follows."""
         return text_in(line, "parentUuid", "logicalParentUuid")
 
 
 def _trouble(line: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The field of a line that cannot be read, and why; None for a good line."""
+    """Return the unreadable field of a line and the reason, or None for a good line."""
     if line.get("type") not in ("user", "assistant"):
         return None
     message = line.get("message")
@@ -183,22 +183,22 @@ def _trouble(line: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 class ClaudeSession:
-    """All lines of a session: its own conversation, those of its sub-agents, and lines that are in no tree."""
+    """All lines of a session: its own conversation, those of its sub-agents, and lines outside any tree."""
 
     def __init__(self, file: str) -> None:
         self._file = file
         self.unreadable: list[Bad] = []
-        """Lines that are good JSON and no good lines."""
+        """Lines with valid JSON that are not valid session lines."""
         self.own = ClaudeNodes(file, self.unreadable.append)
         self.agents: dict[str, ClaudeNodes] = {}
-        """By agentId, or by the uuid of its first line."""
+        """Sub-agents by agentId, or by the uuid of their first line."""
         self.beside: list[Mapping[str, Any]] = []
         self.common: dict[str, Any] = {}
-        """Fields of the first line of the tree that say something about the session."""
+        """Fields of the tree's first line that describe the session."""
         self.types: dict[str, str] = {}
-        """By agent, its type."""
+        """The type of each agent."""
         self._roots: dict[str, str] = {}
-        """By the uuid of a line of a sub-agent without an agentId, that of its first line."""
+        """The uuid of a sub-agent's first line, by the uuid of any of its lines, for sub-agents without an agentId."""
 
     def add(self, item: Item) -> None:
         """Add the next line."""
@@ -235,11 +235,11 @@ OF_A_LINE = frozenset({
     "requestId", "toolUseResult", "sourceToolAssistantUUID", "agentId", "attributionAgent", "promptSource", "content", "subtype",
     "isCompactSummary", "isVisibleInTranscriptOnly", "slug",
 })  # fmt: skip
-"""Fields that say something about one line only."""
+"""Fields that describe only a single line."""
 
 
 def gather(file: str, items: Iterable[Item]) -> ClaudeSession:
-    """The session of a file's lines."""
+    """Build the session from a file's lines."""
     session = ClaudeSession(file)
     for item in items:
         session.add(item)

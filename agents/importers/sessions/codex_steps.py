@@ -1,7 +1,7 @@
-"""The lines of a Codex session as steps: turns, results, words.
+"""Turn the lines of a Codex session into steps: turns, results, text.
 
-Everything is in the file twice. Steps are made of `response_item` lines alone; the others (`event_msg`) say which words are a
-person's, which commands failed, what was used, and how a turn ended.
+Everything is in the file twice. Steps are made only from `response_item` lines. The others (`event_msg`) show which
+text is a person's, which commands failed, the usage, and the end of each turn.
 """
 
 from collections import Counter
@@ -21,10 +21,10 @@ CALLS = {
     "function_call": "arguments", "custom_tool_call": "input", "local_shell_call": "action", "web_search_call": "action",
     "tool_search_call": "arguments",
 }  # fmt: skip
-"""Items that are calls, and where their arguments stand."""
+"""Item types that are calls, and the field with their arguments."""
 
 HARNESS = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<subagent_")
-"""Beginnings of the program's own words, in files that do not say which words are a person's."""
+"""Prefixes of the program's own text, for files that do not mark a person's text."""
 
 
 class Line(NamedTuple):
@@ -50,12 +50,12 @@ class TurnStep:
 
     @property
     def spoke(self) -> bool:
-        """Whether it has a text."""
+        """Return whether it has a text."""
         return any(part.get("type") != "reasoning" for part in self.parts)
 
 
 class WordStep(NamedTuple):
-    """Words to the model: a person's, or context."""
+    """Text to the model: a person's prompt, or context."""
 
     content: Content
     role: str
@@ -85,14 +85,14 @@ Step = TurnStep | WordStep | ResultStep | NoteStep | Bad
 
 
 class Ended(NamedTuple):
-    """How a session stands."""
+    """The status of a session."""
 
     status: str | None
     error: str | None = None
 
 
 class Told(NamedTuple):
-    """The steps of one branch, and how it ended."""
+    """The steps of one branch, and its end."""
 
     steps: list[Step]
     ended: Ended
@@ -100,13 +100,13 @@ class Told(NamedTuple):
 
 
 class CodexSteps:
-    """Reads the lines of one branch. Every time that its person went back, what came before is a branch, too."""
+    """Reads the lines of one branch. Each time the person goes back, the abandoned part becomes a branch, too."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.outcomes: dict[str, Mapping[str, Any]] = {}
-        """By the id of a call, what the program says about its execution."""
+        """The program's report on the execution of a call, by call id."""
         self.agents: dict[str, str] = {}
-        """By the id of a sub-agent, the call that started it."""
+        """The call that started a sub-agent, by the sub-agent's id."""
         self._prompts: Counter[str] = Counter()
         self._says_prompts = False
         self._says_ends = False
@@ -119,10 +119,10 @@ class CodexSteps:
         self._model: str | None = None
         self._total = NONE
         self._owed = NONE
-        """Usage of responses of which there is no line."""
+        """Usage of responses that have no line."""
 
     def read(self, lines: Iterable[Line], own: int) -> list[Told]:
-        """The branches that end in the lines from `own` on: what was left behind, and the last."""
+        """Return the branches that end in the lines from `own` on: the abandoned ones and the last."""
         told: list[Told] = []
         position = ""
         for number, line in enumerate(lines):
@@ -139,7 +139,7 @@ class CodexSteps:
             position = line.position
         return [*told, Told(self._steps, self._end(), position)]
 
-    # -- what the events say -------------------------------------------------------------------------------------------
+    # -- data from events ----------------------------------------------------------------------------------------------
 
     def _look_at(self, event: Mapping[str, Any]) -> None:
         kind, item = text_in(event, "type"), object_in(event, "item")
@@ -243,7 +243,7 @@ class CodexSteps:
             self._add(NoteStep("status", {"message": as_text(kind), "source": dict(event)}, time))
 
     def _count(self, total: Mapping[str, Any]) -> None:
-        """The usage so far, of which the last response has what is new."""
+        """Read the total usage so far. The increase belongs to the last response."""
         if not total:
             return
         now = read_usage(total)
@@ -257,7 +257,10 @@ class CodexSteps:
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def _open(self, time: int | None, *, after_calls: bool = False) -> TurnStep:
-        """The turn that an item belongs to. Words after calls begin another one: the calls were answered where they were made."""
+        """Return the turn that an item belongs to.
+
+        Text after calls begins a new turn, because the calls were answered before it.
+        """
         last = self._steps[-1] if self._steps else None
         turn = last if isinstance(last, TurnStep) and not last.closed else None
         if turn is None or (after_calls and turn.calls):
@@ -275,7 +278,7 @@ class CodexSteps:
         return (whole_in(event, "num_turns") or 0) if is_back else None
 
     def _go_back(self, turns: int) -> None:
-        """Forget the last prompts and all that followed them."""
+        """Drop the last prompts and everything after them."""
         places = [place for place, step in enumerate(self._steps) if isinstance(step, WordStep) and step.is_prompt]
         if turns:
             cut = places[-turns] if turns <= len(places) else 0
@@ -292,18 +295,18 @@ class CodexSteps:
 
 
 _NOT_SENT = ("ghost_snapshot",)
-"""Items that the program keeps for itself: no model sees them."""
+"""Internal items of the program, which the model never sees."""
 
 _REPEATS = frozenset({
     "item_completed", "item_started", "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content",
     "context_compacted", "raw_response_item",
 })  # fmt: skip
-"""Events that say again what items say."""
+"""Events that repeat the content of items."""
 
 
 def _called(item: Mapping[str, Any], kind: str, beside: Mapping[str, Any]) -> Called:
     arguments = item.get(CALLS[kind])
-    if kind == "custom_tool_call":  # a tool that takes a text: it is no JSON that went wrong
+    if kind == "custom_tool_call":  # this tool takes text: the text is not broken JSON
         arguments = {"input": arguments}
     name = text_in(item, "name") or kind.removesuffix("_call")
     source = {"type": kind, **rest_of(item, "type", "name", "call_id", CALLS[kind]), **beside}
@@ -311,13 +314,13 @@ def _called(item: Mapping[str, Any], kind: str, beside: Mapping[str, Any]) -> Ca
 
 
 def _failed(error: Mapping[str, Any]) -> Ended:
-    """A turn that an error ended: out of context by itself, or the provider's failure."""
+    """Return the end of a turn with an error: the agent ran out of context, or the provider failed."""
     own = "context_window_exceeded" in as_text(error.get("codex_error_info"))
     return Ended("failed" if own else "infra_error", text_in(error, "message") or "the turn failed")
 
 
 def _more(now: int | None, before: int | None) -> int | None:
-    """The growth of a count; a count that fell began anew."""
+    """Return the increase of a count. A smaller count than before was reset."""
     if now is None or before is None:
         return now
     return now - before if now >= before else now

@@ -1,6 +1,6 @@
-"""Rows of trace datasets of the Hugging Face Hub: a row has a whole session in `trace`.
+"""Rows of trace datasets on the Hugging Face Hub: each row has a whole session in `trace`.
 
-`trace` is the text of the session's file, or JSON of it. `messages` beside it has lost the calls and is not read.
+`trace` is the text of the session's file, or the same as JSON. The column `messages` lacks the calls and is not read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,12 +15,12 @@ ReadLines = Callable[[Sequence[Item], Options], Iterable[Episode | Bad]]
 
 
 def is_hub_row(value: Any) -> bool:
-    """Whether a value is a row with a session in it."""
+    """Return whether a value is a row that contains a session."""
     return isinstance(value, dict) and isinstance(value.get("trace"), str | list) and "harness" in value
 
 
 def per_session(read_session: ReadLines) -> Read:
-    """A reader of sessions, one in memory at a time: the lines of a file, or those in a row."""
+    """Return a reader of sessions: the lines of a file or of a row. It keeps one session in memory."""
 
     def read(items: Iterable[Item], options: Options) -> Reading:
         for _, group in groupby(items, key=lambda item: item.file):
@@ -30,7 +30,7 @@ def per_session(read_session: ReadLines) -> Read:
 
 
 def per_family(read_files: ReadLines) -> Read:
-    """A reader of files that belong together, all of them in memory; rows are sessions of their own."""
+    """Return a reader of related files, which keeps all of them in memory. Each row is a session of its own."""
 
     def read(items: Iterable[Item], options: Options) -> Reading:
         yield from _each(items, options, read_files)
@@ -78,7 +78,7 @@ def _lines(row: Item) -> Iterator[Item]:
 
 
 def session_head(head: bytes) -> bytes:
-    """A head in which keys of the session can be looked for: a row has it as a text inside of a text."""
+    """Return a head with searchable session keys. In a row they are in a string inside a string."""
     if first_value(head)[:1] == b"{" and b'"trace"' in head and b'"harness"' in head:
         return head.partition(b'"trace"')[2].replace(b"\\", b"")
     return head

@@ -1,4 +1,4 @@
-"""One branch of a Pi session, told to a transcript."""
+"""Write one branch of a Pi session to a transcript."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -25,16 +25,16 @@ class PiEntry(NamedTuple):
     position: str
     value: Mapping[str, Any]
     bad: Bad | None = None
-    """Why it cannot be read, or is not where it should be."""
+    """The reason why it is unreadable or misplaced."""
 
     @property
     def speaks(self) -> bool:
-        """Whether it is a message of the conversation."""
+        """Return whether it is a message of the conversation."""
         return self.value.get("type") == "message" and object_in(self.value, "message").get("role") in _SAYING
 
 
 class PiBranch:
-    """Tells entries, one after the other."""
+    """Writes entries one after the other."""
 
     def __init__(self) -> None:
         self.writer = TranscriptWriter()
@@ -47,7 +47,7 @@ class PiBranch:
         """The entries that the model sees, in order."""
 
     def tell(self, path: Iterable[PiEntry]) -> None:
-        """Tell the entries of a path."""
+        """Write the entries of a path."""
         for entry in path:
             if entry.bad is not None:
                 tell_unreadable(self.writer, entry.bad)
@@ -135,4 +135,4 @@ class PiBranch:
 
 
 _END = {"error": "infra_error", "aborted": "aborted", "length": "failed", "toolUse": None}
-"""How a branch ends by the reason for which its last message stopped."""
+"""The end of a branch, by the stop reason of its last message."""

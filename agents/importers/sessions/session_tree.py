@@ -1,7 +1,7 @@
-"""A session as a tree: every path from a root to a leaf is a branch, and branches share their beginning.
+"""A session as a tree: every path from a root to a leaf is a branch, and branches share prefixes.
 
-Entries without words of their own (settings, reminders, progress) never make a branch. Where nothing but such entries follows an
-entry, they are told right after it, in every branch that passes it.
+Entries without text of their own (settings, reminders, progress) never make a branch. If only such entries follow an
+entry, they are written right after it in every branch that contains it.
 """
 
 from typing import Generic, TypeVar
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 MAX_BRANCHES = 1000
 MAX_TOLD = 5_000_000
-"""Entries of all branches together: a beginning that many branches share is told in each of them."""
+"""Maximum number of entries in all branches together: each branch repeats its shared prefix."""
 
 
 class SessionTree(Generic[T]):
-    """Entries, each below one that came before it: there are no cycles."""
+    """Entries with parents. A parent is always an earlier entry, so there are no cycles."""
 
     def __init__(self) -> None:
         self._parents: list[int | None] = []
@@ -31,14 +31,14 @@ class SessionTree(Generic[T]):
         return len(self._values) - 1
 
     def value(self, number: int) -> T:
-        """The value of an entry."""
+        """Return the value of an entry."""
         return self._values[number]
 
     def __len__(self) -> int:
         return len(self._values)
 
     def paths(self) -> list[list[T]]:
-        """The branches, in the order of their leaves. Raises LineError where they are too many."""
+        """Return the branches in the order of their leaves. Raises LineError if there are too many."""
         kept = self._kept()
         inner = {self._parents[number] for number in range(len(self)) if kept[number]}
         leaves = [number for number in range(len(self)) if kept[number] and number not in inner]
@@ -47,7 +47,7 @@ class SessionTree(Generic[T]):
         return [[*beside.get(None, ()), *self._path(leaf, beside)] for leaf in leaves]
 
     def _kept(self) -> list[bool]:
-        """Which entries speak, or have one below that does."""
+        """Return for each entry whether it or a descendant has text."""
         kept = list(self._speaks)
         for number in reversed(range(len(self))):
             parent = self._parents[number]
@@ -56,7 +56,7 @@ class SessionTree(Generic[T]):
         return kept
 
     def _beside(self, kept: list[bool]) -> dict[int | None, list[T]]:
-        """The entries that lead to no words, by the nearest entry above them that does."""
+        """Return entries that lead to no text, by the nearest ancestor that does."""
         hosts: dict[int, int | None] = {}
         beside: dict[int | None, list[T]] = {}
         for number, keeps in enumerate(kept):

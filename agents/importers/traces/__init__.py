@@ -1,1 +1,1 @@
-"""Traces of other systems: the pieces that all import formats share. Pure."""
+"""Traces of other systems: the shared parts of all import formats. Pure."""

@@ -1,4 +1,4 @@
-"""The branches of an import as rows of numbers: which rollout, where in the spool, and in which order. Forty bytes a branch."""
+"""The branches of an import as rows of numbers: rollout, position in the spool, and order. A row has forty bytes."""
 
 from array import array
 from collections.abc import Iterator
@@ -11,17 +11,20 @@ FIRST, LAST = -(2**63), 2**63 - 1
 
 
 class BranchIndex:
-    """Branches by rollout."""
+    """An index of branches by rollout."""
 
     def __init__(self) -> None:
         self._rollouts = array("Q")
-        """Two numbers a branch: the first 16 bytes of the SHA-256 of its rollout's id."""
+        """Two numbers per branch: the first 16 bytes of the SHA-256 of its rollout's id."""
         self._numbers = array("Q")
         self._times = array("q")
         self._ties = array("Q")
 
     def add(self, rollout_id: str, number: int, order: tuple[int, str] | None) -> None:
-        """Note a branch. `order` is when it began, and an id; without it branches stay in the order in which they come."""
+        """Add a branch.
+
+        `order` is its start time and an id. Branches without it keep the order in which they were added.
+        """
         digest = sha256(rollout_id.encode()).digest()
         self._rollouts.append(int.from_bytes(digest[:8], "big"))
         self._rollouts.append(int.from_bytes(digest[8:16], "big"))
@@ -32,11 +35,11 @@ class BranchIndex:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Rollouts and branches."""
+        """Return the number of rollouts and of branches."""
         return len(np.unique(self._by_rollout(), axis=0)) if self._numbers else 0, len(self._numbers)
 
     def groups(self) -> Iterator[list[int]]:
-        """The numbers of each rollout's branches in order; rollouts in the order of their first branch."""
+        """Yield the numbers of each rollout's branches in order. Rollouts are in the order of their first branch."""
         if not self._numbers:
             return
         ordered = np.lexsort((np.asarray(self._ties), np.asarray(self._times)))
@@ -53,7 +56,7 @@ class BranchIndex:
 
 
 def _slices(numbers: npt.NDArray[np.uint64], begins: npt.NDArray[np.intp]) -> Iterator[npt.NDArray[np.uint64]]:
-    """As np.split, one at a time."""
+    """Do the same as np.split, but yield one slice at a time."""
     start = 0
     for end in (*begins, len(numbers)):
         yield numbers[start:end]

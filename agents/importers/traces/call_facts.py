@@ -1,4 +1,6 @@
-"""The fields of a `model_call` beside its messages: model, sampling, tools, usage, error and times, each of the type that it needs."""
+"""The fields of a `model_call` other than its messages: model, sampling, tools, usage, error and times, each with
+its type.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,14 +12,14 @@ from schemas.base import MAX_EXACT
 from schemas.jsontext import compact
 
 LARGE = 1e300
-"""Beyond it a number is no option of sampling, and may be no float."""
+"""A larger number is not a sampling option and may not fit into a float."""
 
 _REALS = ("temperature", "top_p")
 _WHOLES = ("top_k", "seed")
 
 
 class CallTrouble(NamedTuple):
-    """Why a call has no response."""
+    """The reason why a call has no response."""
 
     kind: str
     """rate_limited, http_5xx, timeout, ..."""
@@ -25,7 +27,7 @@ class CallTrouble(NamedTuple):
 
 
 class CallFacts(NamedTuple):
-    """The known facts about a call; None where the producer does not say."""
+    """The known facts about a call; None for facts that the producer does not provide."""
 
     model: str | None = None
     sampling: Mapping[str, Any] | None = None
@@ -40,17 +42,17 @@ class CallFacts(NamedTuple):
     """The ids and log-probabilities that the engine returned."""
     policy_version: str | None = None
     source: Mapping[str, Any] | None = None
-    """Fields that have no other place."""
+    """Fields without another place."""
 
 
 class Offers:
-    """Tool lists of a branch: each is written once, and then named by its digest."""
+    """The tool lists of a branch. Each is written once and then referenced by its digest."""
 
     def __init__(self) -> None:
         self._written: set[str] = set()
 
     def fields(self, tools: Sequence[Any] | None) -> dict[str, Any]:
-        """The fields of a call that is offered these tools."""
+        """Return the fields of a call that is offered these tools."""
         if tools is None:
             return {}
         offered = list(tools)
@@ -65,7 +67,7 @@ class Offers:
 
 
 def call_fields(facts: CallFacts, offers: Offers, *, answered: bool) -> dict[str, Any]:
-    """The fields of a call's event; None for those that are not known."""
+    """Return the fields of a call's event; unknown fields are None."""
     sampling, other = _sampling(facts.sampling or {})
     source = {**other, **(facts.source or {})}
     if answered and facts.error is not None:
@@ -94,7 +96,7 @@ def _counts(usage: Usage) -> dict[str, int]:
 
 
 def _sampling(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of sampling that the event has fields for, and the rest."""
+    """Return the sampling options that the event has fields for, and the rest."""
     fields: dict[str, Any] = {}
     other: dict[str, Any] = {}
     for name, value in given.items():

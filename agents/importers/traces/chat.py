@@ -1,4 +1,4 @@
-"""Chat messages, as most systems write them ({role, content, tool_calls, tool_call_id}), told to a transcript."""
+"""Write chat messages in the common form ({role, content, tool_calls, tool_call_id}) to a transcript."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,13 +22,13 @@ _READ = {
     "assistant": (*_SAID, *_TURN),
     "tool": (*_SAID, "tool_call_id", "toolCallId", "name", "tool_name", "toolName"),
 }
-"""By role the members that have a place of their own; the others go to `source`."""
+"""The members with a place of their own, by role. Others go to `source`."""
 
 _ROLES = {"model": "assistant", "function": "tool"}
-"""Other words for roles."""
+"""Other names of roles."""
 
 IsError = Callable[[Mapping[str, Any], Any], Mapping[str, str] | None]
-"""The error of a tool message, from the message and its output; None where the producer marks none."""
+"""Returns the error of a tool message, given the message and its output. Returns None if the producer marks none."""
 
 
 def no_error(_message: Mapping[str, Any], _output: Any) -> None:
@@ -36,7 +36,7 @@ def no_error(_message: Mapping[str, Any], _output: Any) -> None:
 
 
 Aside = Callable[[TranscriptWriter, Mapping[str, Any]], bool]
-"""Takes a message that is no part of the model's conversation; returns False for all others."""
+"""Writes a message that is not part of the model's conversation. Returns False for all other messages."""
 
 
 def nothing_aside(_writer: TranscriptWriter, _message: Mapping[str, Any]) -> bool:
@@ -45,29 +45,29 @@ def nothing_aside(_writer: TranscriptWriter, _message: Mapping[str, Any]) -> boo
 
 
 class Mark(NamedTuple):
-    """Something that is known about a message and is not in it."""
+    """A fact about a message that the message does not contain."""
 
     context: bool = False
-    """Words that were given to the model without being a question to it."""
+    """Whether it is text for the model's context, not a question to it."""
     failed: bool = False
-    """Of a tool message: whether it is an error."""
+    """Whether a tool message is an error."""
     given: bool = False
-    """Of an assistant message: whether the model was given it."""
+    """Whether an assistant message was given to the model, not written by it."""
     role: str | None = None
-    """The role that it really has."""
+    """The real role of the message."""
     is_value: bool = False
-    """Whether its content is the JSON of a value that is no text."""
+    """Whether its content is the JSON of a value that is not text."""
 
 
 NO_MARK = Mark()
 
 
 class Chat(NamedTuple):
-    """A conversation that was told to a transcript."""
+    """A conversation that was written to a transcript."""
 
     writer: TranscriptWriter
     system: str | None
-    """The system prompt, where it stands first."""
+    """The system prompt, if it is the first message."""
     unreadable: list[Bad]
 
 
@@ -81,9 +81,9 @@ def tell(
     marks: Sequence[Mark] = (),
     spent: Usage = NONE,
 ) -> Chat:
-    """Tell messages to a transcript. One that cannot be read is an `unreadable` event in its place.
+    """Write messages to a transcript. An unreadable one becomes an `unreadable` event in its place.
 
-    `spent` is the usage of the whole: it counts with the last assistant message, where messages say nothing.
+    `spent` is the usage of the whole conversation. If the messages have no usage, the last assistant message gets it.
     """
     first = marks[0] if marks else NO_MARK
     chat = Chat(TranscriptWriter(), None if first.context else _system(messages), [])
@@ -149,7 +149,7 @@ def _tell_one(
                 text_in(message, "finish_reason", "stop_reason"), usage_of(message), time, source,
             )
         )  # fmt: skip
-        for part in result_parts(message.get("content")):  # of tools that the provider runs
+        for part in result_parts(message.get("content")):  # results of tools that the provider runs
             tell_result_part(writer, part, time)
     elif role == "tool":
         call_id, name = (
@@ -171,7 +171,7 @@ def _tell_one(
 
 
 def json_value(content: Any) -> Any:
-    """The value whose JSON a content is; the content itself where it is none."""
+    """Parse a content as JSON. A content that is not JSON is returned unchanged."""
     try:
         return parse(content) if isinstance(content, str) else content
     except ValueError:
@@ -181,7 +181,7 @@ def json_value(content: Any) -> Any:
 def _tell_user(
     writer: TranscriptWriter, message: Mapping[str, Any], time: int | None, source: Mapping[str, Any]
 ) -> None:
-    """A user message; in Anthropic's shape the results of calls stand in it as parts."""
+    """Write a user message. In Anthropic's shape, tool results are parts of it."""
     content = message.get("content")
     results = result_parts(content)
     for part in results:
@@ -192,7 +192,7 @@ def _tell_user(
 
 
 def result_parts(content: Any) -> list[dict[str, Any]]:
-    """The parts of a content that are results of calls."""
+    """Return the parts of a content that are results of calls."""
     parts = content if isinstance(content, list) else []
     return [part for part in parts if isinstance(part, dict) and str(part.get("type")).endswith("tool_result")]
 
@@ -200,7 +200,7 @@ def result_parts(content: Any) -> list[dict[str, Any]]:
 def tell_result_part(
     writer: TranscriptWriter, part: Mapping[str, Any], time: int | None, source: Mapping[str, Any] | None = None
 ) -> None:
-    """A result in Anthropic's shape."""
+    """Write a result in Anthropic's shape."""
     failed = part.get("is_error") is True
     left = {**(source or {}), **rest_of(part, "type", "tool_use_id", "content", "is_error")}
     tell_result(
@@ -223,7 +223,7 @@ def tell_result(
     time: int | None = None,
     source: Mapping[str, Any] | None = None,
 ) -> None:
-    """A result whose output is a text or parts, as the model got it, or any other JSON value."""
+    """Write a result. Its output is text or parts, as the model received it, or any other JSON value."""
     is_words = content is None or isinstance(content, (str, list))
     read = read_content(content) if is_words else Content(None)
     output = (read.text or "") if is_words else content
@@ -233,12 +233,12 @@ def tell_result(
 
 
 def marked(output: Any, *, failed: bool) -> dict[str, str] | None:
-    """The error of a result that its producer marks as failed."""
+    """Return the error of a result that its producer marks as failed."""
     return {"message": as_text(output)} if failed else None
 
 
 def read_turn_content(message: Mapping[str, Any]) -> Content:
-    """The content of an assistant message, with reasoning that stands beside it."""
+    """Return an assistant message's content, including reasoning from its other fields."""
     content = read_content(message.get("content"))
     if not content.text and (refusal := text_in(message, "refusal")) is not None:
         content = content._replace(text=refusal)
@@ -249,7 +249,10 @@ def read_turn_content(message: Mapping[str, Any]) -> Content:
 
 
 def read_calls(message: Mapping[str, Any]) -> list[Called]:
-    """The calls of an assistant message: OpenAI's, with or without `function` around them, and Anthropic's parts. Raises LineError."""
+    """Return the calls of an assistant message: OpenAI's, with or without `function`, or Anthropic's.
+
+    Raises LineError.
+    """
     given = array_in(message, "tool_calls") or array_in(message, "toolCalls")
     calls = [read_call(each, f"tool_calls[{number}]") for number, each in enumerate(given)]
     old = object_in(message, "function_call")
@@ -265,7 +268,10 @@ def read_calls(message: Mapping[str, Any]) -> list[Called]:
 
 
 def read_call(value: Any, field: str) -> Called:
-    """One call: {id, function {name, arguments}}, or with these beside the id. Raises LineError."""
+    """Read one call: {id, function {name, arguments}}, or name and arguments on the level of the id.
+
+    Raises LineError.
+    """
     if not isinstance(value, dict):
         raise LineError(field, f"expected a call, found {kind_of(value)}")
     inner = object_in(value, "function") or value

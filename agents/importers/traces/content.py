@@ -1,6 +1,6 @@
-"""The content of chat messages: text, and media that stay outside.
+"""The content of chat messages: text, and references to media.
 
-Providers write a content as a text or as parts. Text is kept whole. Media, and texts over the limit of an event, become a
+Providers write a content as text or as parts. Text is kept whole. Media, and texts over the limit of an event, become a
 reference {type, media_type, bytes, digest}; a branch that holds one cannot become a row of text.
 """
 
@@ -15,13 +15,15 @@ from agents.summarize.output import byte_length
 from schemas.jsontext import compact, depth
 
 MAX_TEXT = 900 * 1024
-"""UTF-8 bytes of a text in an event; the event itself has at most 1 MiB."""
+"""Maximum UTF-8 bytes of a text in an event. The limit of the event itself is 1 MiB."""
 
 MAX_NESTED = 80
-"""How deep a value may be nested: the line around it adds a few levels, and lines have at most 100."""
+"""Maximum nesting of a value. The line around it adds a few levels, and the limit of a line is 100."""
 
 MAX_SOURCE = 64 * 1024
-"""Bytes of the fields of an event that have no other place: raw output, diffs, whole files beside what the model got of them."""
+"""Maximum bytes of an event's fields without another place: raw output, diffs, complete files of which the model got a
+part.
+"""
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
 _REASONING_TYPES = frozenset({"thinking", "reasoning", "text_reasoning"})
@@ -29,22 +31,25 @@ _CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "toolCall", "
 
 
 _DIGEST = 64
-"""Characters of a SHA-256 in hex."""
+"""Length of a SHA-256 in hex."""
 
 
 class Content(NamedTuple):
-    """A content that was read."""
+    """A parsed content."""
 
     text: str | None
-    """None where it has no text at all."""
+    """None if there is no text at all."""
     reasoning: tuple[tuple[str, str | None], ...] = ()
     """Reasoning parts, each with its signature."""
     media: tuple[dict[str, Any], ...] = ()
-    """References to what is no text."""
+    """References to parts that are not text."""
 
 
 def read_content(value: Any) -> Content:
-    """Read a content: a text, null, one part, or an array of parts. Parts that are calls or results are left to the caller."""
+    """Read a content: text, null, one part, or an array of parts.
+
+    The caller handles parts that are calls or results.
+    """
     if value is None or isinstance(value, str):
         return Content(value)
     texts: list[str] = []
@@ -60,7 +65,7 @@ def read_content(value: Any) -> Content:
         elif kind in _REASONING_TYPES:
             reasoning.append((_reasoning(part), text_in(part, "signature", "thinkingSignature", "encrypted_content")))
         elif kind == "text" and _is_reference(part):
-            media.append(dict(part))  # a text that was too long for an event
+            media.append(dict(part))  # a reference to a text that was too long for an event
         elif kind in _TEXT_TYPES or (kind is None and isinstance(part, dict) and isinstance(part.get("text"), str)):
             texts.append(text_in(part, "text", "refusal", "content") or "")
         elif kind not in _CALL_TYPES and not str(kind).endswith("_tool_result"):
@@ -78,7 +83,7 @@ def _reasoning(part: dict[str, Any]) -> str:
 
 
 def reference(part: Any) -> dict[str, Any]:
-    """The reference to a part that is no text: its kind, media type, length and SHA-256."""
+    """Return the reference to a part that is not text: its kind, media type, length and SHA-256."""
     if not isinstance(part, dict):
         return refer("other", None, compact(part).encode())
     if _is_reference(part):
@@ -99,7 +104,7 @@ def reference(part: Any) -> dict[str, Any]:
 
 
 def _is_reference(part: Mapping[str, Any]) -> bool:
-    """Whether a part is such a reference already: a file that was exported from a log."""
+    """Return whether a part is such a reference already, as in a file that was exported from a log."""
     return (
         part.keys() <= {"type", "media_type", "bytes", "digest"}
         and isinstance(part.get("digest"), str)
@@ -118,13 +123,13 @@ def _decoded(text: str) -> bytes:
 
 
 def refer(kind: str, media_type: str | None, raw: bytes) -> dict[str, Any]:
-    """The reference to some bytes."""
+    """Return the reference to some bytes."""
     found = {"type": kind, "media_type": media_type, "bytes": len(raw), "digest": sha256(raw).hexdigest()}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def fitting_source(source: Mapping[str, Any], limit: int = MAX_SOURCE) -> dict[str, Any]:
-    """Fields without another place; where they do not fit into an event, the long ones are replaced by references."""
+    """Return fields without another place. If they exceed the limit, references replace the long ones."""
     if _fits(source, limit):
         return dict(source)
     kept = {name: value if _fits(value, limit // 16) else referred(value) for name, value in source.items()}
@@ -140,13 +145,16 @@ def _fits(value: Any, limit: int) -> bool:
 
 
 def referred(value: Any) -> dict[str, Any]:
-    """The reference to a text or JSON value that stays outside."""
+    """Return the reference to a text or JSON value that is not stored."""
     text = value if isinstance(value, str) else compact(value)
     return refer("text", "text/plain" if isinstance(value, str) else "application/json", text.encode())
 
 
 def too_large(value: Any) -> dict[str, Any] | None:
-    """The reference to a text or JSON value that is too long, or nested too deep, for an event; None for one that fits."""
+    """Return the reference to a text or JSON value that is too long or too deeply nested for an event.
+
+    Returns None for others.
+    """
     if value is None or (isinstance(value, str) and len(value) <= MAX_TEXT // 4):
         return None
     return None if _fits(value, MAX_TEXT) else referred(value)

@@ -1,4 +1,6 @@
-"""Readers of whole episodes, guarded: a bad item, or a bad file, is one rejection with its position, and the rest goes on."""
+"""Guarded readers of episodes: a bad item or file becomes one rejection with its position, and the others are still
+read.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -9,20 +11,20 @@ from agents.importers.traces.json_elements import Structure
 from agents.importers.traces.transcript_writer import TranscriptWriter
 
 _CHECKPOINT = "checkpoint.json"
-"""In every directory that `braid export` wrote."""
+"""A file in every directory that `braid export` wrote."""
 _BESIDE = (_CHECKPOINT, "manifest.json", "croissant.json", "metadata.json", "README.md", "provenance/")
-"""Written there beside the rows."""
+"""Files that `braid export` writes in addition to the rows."""
 
 _COLON, _COMMA, _OBJECT_END = b":,}"
 
 Told = TypeVar("Told", bound=Episode | Bad | Piece)
 
 _UNEXPECTED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
-"""Raised by a look at a value of an unexpected shape: the value is rejected, not the import."""
+"""Errors from reading a value of an unexpected shape. The value is rejected; the import continues."""
 
 
 def per_item(read_one: Callable[[Item, Options], Iterable[Episode | Bad | Piece]]) -> Read:
-    """A reader that makes episodes of each item by itself."""
+    """Return a reader that makes episodes from each item separately."""
 
     def read(items: Iterable[Item], options: Options) -> Reading:
         for item in items:
@@ -32,7 +34,7 @@ def per_item(read_one: Callable[[Item, Options], Iterable[Episode | Bad | Piece]
 
 
 def per_part(read_part: Callable[[Sequence[Item], Options], Iterable[Episode | Bad]]) -> Read:
-    """A reader that needs all items of a part at once: a small job folder."""
+    """Return a reader that needs all items of a part at once, such as a small job folder."""
 
     def read(items: Iterable[Item], options: Options) -> Reading:
         part = list(items)
@@ -43,12 +45,12 @@ def per_part(read_part: Callable[[Sequence[Item], Options], Iterable[Episode | B
 
 
 def guarded(item: Item, episodes: Iterable[Told]) -> Iterator[Told | Bad]:
-    """Episodes of an item; an error on the way becomes the item's rejection."""
+    """Yield the episodes of an item. An exception becomes the item's rejection."""
     return guarded_all([item], episodes)
 
 
 def guarded_all(items: Sequence[Item], episodes: Iterable[Told]) -> Iterator[Told | Bad]:
-    """Episodes of items that belong together; an error on the way becomes one rejection."""
+    """Yield the episodes of related items. An exception becomes one rejection."""
     try:
         yield from episodes
     except LineError as error:
@@ -64,19 +66,19 @@ def _bad(items: Sequence[Item], field: str, reason: str) -> Bad:
 
 
 def each_alone(names: Sequence[str], _head: Head, *, fits: Callable[[str], bool]) -> list[Part]:
-    """A plan in which every fitting file is a part of its own."""
+    """Plan a separate part for every fitting file."""
     return [Part(base_name(name), (FileUse(name),)) for name in data_files(names) if fits(name)]
 
 
 def data_files(names: Sequence[str]) -> list[str]:
-    """The files of a folder without those that `braid export` writes beside its rows."""
+    """Return the files of a folder without those that `braid export` writes in addition to its rows."""
     homes = {name.removesuffix(_CHECKPOINT) for name in names if name.rpartition("/")[2] == _CHECKPOINT}
     beside = tuple(f"{home}{name}" for home in homes for name in _BESIDE)
     return [name for name in names if not beside or not name.startswith(beside)]
 
 
 def base_name(name: str) -> str:
-    """A file's name without its folders and extensions: the name of a run that has no other."""
+    """Return a file's name without folders and extensions: it names a run that has no other name."""
     last = name.rsplit("/", 1)[-1]
     for extension in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".eval", ".pb"):
         last = last.removesuffix(extension)
@@ -84,23 +86,26 @@ def base_name(name: str) -> str:
 
 
 def is_json(name: str) -> bool:
-    """Whether a file's name says JSON, Parquet (whose rows are read as JSON), or nothing."""
+    """Return whether a file's extension is JSON, Parquet (whose rows are read as JSON), or missing."""
     plain = name.removesuffix(".gz").removesuffix(".zst")
     return plain.endswith((".json", ".jsonl", ".ndjson", ".parquet")) or "." not in plain.rsplit("/", 1)[-1]
 
 
 def first_value(head: bytes) -> bytes:
-    """The beginning of the first JSON value of a head: what follows spaces and an opening bracket of an array."""
+    """Return the head from its first JSON value on, without spaces and an array's opening bracket."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n[")
 
 
 def is_part_of_job(names: Sequence[str]) -> bool:
-    """Whether files are those of a benchmark's job: sessions among them are logs of its trials."""
+    """Return whether files belong to a benchmark's job. Sessions among them are logs of its trials."""
     return any(f"/{name}".endswith(("/result.json", "/results.json")) for name in names)
 
 
 def members(head: bytes) -> dict[str, bytes]:
-    """The members of the first JSON object of a head, each with the beginning of its value; empty where the first value is none."""
+    """Return the members of a head's first JSON object, each with the start of its value.
+
+    Empty if the first value is not an object.
+    """
     text = first_value(head)
     found: dict[str, bytes] = {}
     if not text.startswith(b"{"):
@@ -125,11 +130,11 @@ def _note(found: dict[str, bytes], text: bytes, start: int, colon: int, end: int
 
 
 def says(head: bytes, *words: bytes) -> bool:
-    """Whether a head has all of these keys, quoted as JSON keys."""
+    """Return whether a head contains all of these keys, quoted as in JSON."""
     return all(b'"%b"' % word in head for word in words)
 
 
 def tell_unreadable(writer: TranscriptWriter, bad: Bad) -> None:
-    """Note in its place something that cannot be read."""
+    """Write an `unreadable` event in place of a value that cannot be read."""
     raw = bad.raw.decode(errors="replace") if isinstance(bad.raw, bytes) else bad.raw
     writer.note("unreadable", {"position": bad.position, "reason": bad.reason} | ({} if raw is None else {"raw": raw}))

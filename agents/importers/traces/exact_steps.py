@@ -1,7 +1,7 @@
-"""The model calls of a trajectory whose steps have token ids: every call with the messages that it was made with.
+"""The model calls of a trajectory with token ids: every call with the messages of its request.
 
-A step with its ids is a call that is known exactly, and its history is the steps before it. Where one step has none, or where a step
-does not say what the model saw, the trajectory stays a transcript, with the ids in the source of its steps.
+A step with token ids is an exactly known call, and its history is the steps before it. If a step has no ids, or does
+not show the model's input, the trajectory stays a transcript. The ids are then kept in the source of the steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,21 +30,21 @@ class ExactSteps:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every call is known, with its tokens."""
+        """Return whether every call is known, with its tokens."""
         return self._is_whole and bool(self._calls)
 
     def give_up(self) -> None:
-        """Note a step that does not say what the model saw."""
+        """Note a step that does not show the model's input."""
         self._is_whole = False
 
     def given(self, role: str, content: Content) -> None:
-        """Take a message that the model was sent."""
+        """Add a message that was sent to the model."""
         if content.media:
             self.give_up()
         self._history.append(Spoken(role, content.text))
 
     def result(self, call_id: str | None, output: Any, *, failed: bool) -> None:
-        """Take the result of a call."""
+        """Add the result of a call."""
         if not isinstance(output, str):
             self.give_up()
             return
@@ -54,7 +54,7 @@ class ExactSteps:
         self, content: Content, calls: Sequence[Called], metrics: Mapping[str, Any], usage: Usage, model: str | None,
         time: int | None,
     ) -> None:  # fmt: skip
-        """Take a response of the model."""
+        """Add a model response."""
         tokens = _tokens(metrics)
         if tokens is None or content.media:
             self.give_up()
@@ -68,7 +68,10 @@ class ExactSteps:
         self._history.append(said)
 
     def beside(self, events: Sequence[Event]) -> list[Event]:
-        """Return the events of the trajectory with its messages and calls before the final answer: the calls have the tokens."""
+        """Return the trajectory's events with its messages and calls.
+
+        These are inserted before the final answer; the calls have the tokens.
+        """
         if not self.is_whole:
             return list(events)
         tracker = ConversationTracker(reasoning=True)

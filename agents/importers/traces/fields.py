@@ -1,4 +1,4 @@
-"""Typed looks into values of other programs. A wrong type is a LineError that names the field."""
+"""Typed access to values of other programs. A wrong type raises a LineError that names the field."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,21 +9,21 @@ from schemas.jsontext import compact, kind_of
 
 
 def an_object(value: Any, field: str) -> dict[str, Any]:
-    """The object. Raises LineError."""
+    """Return an object. Raises LineError for another type."""
     if not isinstance(value, dict):
         raise LineError(field, f"expected an object, found {kind_of(value)}")
     return value
 
 
 def an_array(value: Any, field: str) -> list[Any]:
-    """The array. Raises LineError."""
+    """Return an array. Raises LineError for another type."""
     if not isinstance(value, list):
         raise LineError(field, f"expected an array, found {kind_of(value)}")
     return value
 
 
 def object_in(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The object below these names; an empty one where there is none."""
+    """Return the object below these names, or an empty one."""
     found: Any = value
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
@@ -31,13 +31,13 @@ def object_in(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def array_in(value: Mapping[str, Any], name: str) -> list[Any]:
-    """The array of that name; an empty one where there is none."""
+    """Return the array of that name, or an empty one."""
     found = value.get(name)
     return found if isinstance(found, list) else []
 
 
 def text_in(value: Mapping[str, Any], *names: str) -> str | None:
-    """The first of these members that is a text with something in it."""
+    """Return the first of these members that is a non-empty text."""
     for name in names:
         found = value.get(name)
         if isinstance(found, str) and found:
@@ -46,7 +46,7 @@ def text_in(value: Mapping[str, Any], *names: str) -> str | None:
 
 
 def whole_in(value: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these members that is a whole number from 0 on."""
+    """Return the first of these members that is a whole number from 0 on."""
     for name in names:
         found = value.get(name)
         if isinstance(found, float) and found.is_integer():
@@ -57,7 +57,7 @@ def whole_in(value: Mapping[str, Any], *names: str) -> int | None:
 
 
 def number_in(value: Mapping[str, Any], *names: str) -> float | None:
-    """The first of these members that is a number."""
+    """Return the first of these members that is a number."""
     for name in names:
         found = value.get(name)
         if isinstance(found, int | float) and not isinstance(found, bool):
@@ -66,17 +66,17 @@ def number_in(value: Mapping[str, Any], *names: str) -> float | None:
 
 
 def rest_of(value: Mapping[str, Any], *read: str) -> dict[str, Any]:
-    """The members that were not read and say something: they go to `source`."""
+    """Return the unread members that are not empty: they go to `source`."""
     return {name: found for name, found in value.items() if name not in read and found not in (None, "", [], {})}
 
 
 def as_text(value: Any) -> str:
-    """A text as it is; any other JSON value as compact JSON."""
+    """Return a text unchanged, and any other JSON value as compact JSON."""
     return value if isinstance(value, str) else compact(value)
 
 
 def look(value: Any, path: str) -> Any:
-    """The value at a dotted path (`state.task_id`, `messages.0.role`); None where there is none."""
+    """Return the value at a dotted path (`state.task_id`, `messages.0.role`), or None."""
     for name in path.split("."):
         if isinstance(value, Mapping):
             value = value.get(name)
@@ -88,7 +88,7 @@ def look(value: Any, path: str) -> Any:
 
 
 def nanos(value: Any) -> int | None:
-    """A time as nanoseconds: ISO 8601 (UTC where it has no zone), or a number of seconds, ms, us or ns since 1970."""
+    """Convert a time to nanoseconds: ISO 8601 (UTC if it has no zone), or a number of s, ms, us or ns since 1970."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -107,7 +107,7 @@ def nanos(value: Any) -> int | None:
 
 
 def millis(value: Any) -> int | None:
-    """The same as milliseconds."""
+    """Convert a time to milliseconds."""
     if value is None:
         return None
     found = nanos(value)
@@ -115,7 +115,7 @@ def millis(value: Any) -> int | None:
 
 
 def _from_number(value: float) -> int | None:
-    if not 0 < value < 1e19:  # also not a number
+    if not 0 < value < 1e19:  # also excludes NaN
         return None
     for limit, factor in ((1e11, 1_000_000_000), (1e14, 1_000_000), (1e17, 1000)):
         if value < limit:

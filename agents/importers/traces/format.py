@@ -1,7 +1,7 @@
-"""A trace format, the items it is read from, and the episodes that come out.
+"""A trace format, its input items, and the resulting episodes.
 
-A format never touches the disk. It says which files belong together and how each is read (`plan`); the shell hands it the
-items of those files one after the other, and takes episodes and rejections back.
+A format never accesses the disk. `plan` returns which files belong together and how each is read. The caller passes the
+items of those files one by one and receives episodes and rejections.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,21 +17,24 @@ class FileUse(NamedTuple):
     """One file of a part."""
 
     name: str
-    """Its path below the folder that was named, or its base name."""
+    """Its path relative to the folder on the command line, or its base name."""
     shape: Shape = "json"
     streamed: tuple[str, ...] = ()
-    """Members of a top-level object whose elements are items of their own. The rest of the object comes first, as one item."""
+    """Members of a top-level object whose elements become separate items.
+
+    The rest of the object comes first, as one item.
+    """
     constants: bool = False
     """Read NaN and Infinity, which Python writes into JSON, as null: the producer means that there is no value."""
     comments: bool = False
-    """Pass over lines that begin with #."""
+    """Skip lines that begin with #."""
 
 
 class Part(NamedTuple):
     """Files that are read together, in this order: a session, a run, a job."""
 
     run: str
-    """The name of the run where its content does not say one; empty: that of the file or folder that was named."""
+    """The run's name if its content has none. Empty: the name of the file or folder on the command line."""
     files: tuple[FileUse, ...]
 
 
@@ -46,18 +49,18 @@ class Item(NamedTuple):
     run: str = ""
     """The part's name."""
     is_group: bool = False
-    """Whether the value is the list of the pieces of a group, which the position names."""
+    """Whether the value is the list of a group's pieces. The position names the group."""
 
 
 class Piece(NamedTuple):
-    """A value that is read together with all others of its group, wherever they stand: a span of a trace."""
+    """A value that is read together with all others of its group, in any file: a span of a trace."""
 
     group: str
     value: Any
 
 
 class Bad(NamedTuple):
-    """Something that cannot be read; the rest goes on."""
+    """A value that cannot be read. Other values are still read."""
 
     file: str
     position: str
@@ -69,13 +72,13 @@ class Bad(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """The choices that a format may need."""
+    """Options for formats."""
 
     run: str | None = None
     pass_at: float | None = None
     """The score from which a check passes; unset: the format's own rule."""
     tasks: Mapping[str, str] = field(default_factory=dict)
-    """Texts of tasks by their key, where the format has none."""
+    """Texts of tasks by their key, for formats without them."""
     shape: Literal["real", "seed"] = "real"
     """Read the producer's files, or the shapes that the seed documents describe."""
 
@@ -86,19 +89,22 @@ class SubAgent:
 
     name: str
     at: int
-    """The number of the episode's own events before it."""
+    """The number of the episode's own events that come before it."""
     events: Sequence[dict[str, Any]]
 
 
 def call_places(events: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """By the id of a tool call, its place among the events: a sub-agent stands after the call that started it."""
+    """Return each tool call's position among the events, by call id.
+
+    A sub-agent comes after the call that started it.
+    """
     calls = [(event["data"]["callId"], place) for place, event in enumerate(events) if event["event"] == "tool_call"]
     return dict(reversed(calls))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One branch: what an agent did, and what is known about it."""
+    """One branch: the actions of an agent, and facts about it."""
 
     file: str
     position: str
@@ -107,28 +113,28 @@ class Episode:
     task_key: Any
     """A JSON value: the same for all branches of a task."""
     events: Sequence[dict[str, Any]]
-    """Without `import_source`, which comes first by itself."""
+    """The events without `import_source`, which is added as the first one."""
     trial: Any = None
-    """The producer's number of the branch; None: the order of appearance decides."""
+    """The producer's number of the branch. None: the order of appearance decides."""
     rollout_id: str | None = None
-    """Where the trace names its rollout itself."""
+    """The rollout's id, if the trace names it."""
     branch_index: int | None = None
-    """Where the trace names its branch itself."""
+    """The branch's index, if the trace names it."""
     attempt: int | None = None
     version: str | None = None
     """The producer's version of its format."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the record that have no other place: nothing is dropped."""
     record: Mapping[str, Any] = field(default_factory=dict)
-    """The object that --group-by looks into."""
+    """The object with the fields for --group-by."""
     order: tuple[int, str] | None = None
-    """When it began, and an id: its place among other episodes, where that of the file means nothing."""
+    """Its start time and an id. They order episodes if their order in the file has no meaning."""
     task: str | None = None
-    """The task that all branches share, where the format has it; else the first user message."""
+    """The task that all branches share, if the format has it; otherwise the first user message."""
     task_shown: bool = True
-    """False where the model never saw that task."""
+    """False if the model never saw that task."""
     branches: int | None = None
-    """How many branches the rollout has, where the producer says so."""
+    """The number of branches in the rollout, if the producer provides it."""
     system: str | None = None
     tools: Sequence[Any] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -140,10 +146,10 @@ class Episode:
     """answered, failed, aborted, infra_error; None: not ended."""
     error: str | None = None
     may_be_empty: bool = False
-    """Whether it is known that nothing was said: a branch that was exported from a log."""
+    """Whether the branch may have no messages, as in an export from a log."""
     subagents: Sequence[SubAgent] = ()
     unreadable: Sequence[Bad] = ()
-    """Elements inside the episode that could not be read; each has its `unreadable` event, too."""
+    """Unreadable elements inside the episode. Each also has its `unreadable` event."""
 
 
 Reading = Iterator[Episode | Bad | Piece]
@@ -158,12 +164,12 @@ class Format(NamedTuple):
 
     name: str
     about: str
-    """The producer, and what its files are."""
+    """The producer and its files."""
     rollout: str
     """The things that become a rollout, and those that become a branch."""
     verdict: str
     unknown: str
-    """Facts that its files cannot say."""
+    """Facts that its files cannot contain."""
     recognise: Callable[[Sequence[str], Head], bool]
     """Whether the files of a folder, or a single file, are of this format."""
     plan: Callable[[Sequence[str], Head], list[Part]]
@@ -171,9 +177,15 @@ class Format(NamedTuple):
     read: Read
     """The episodes of one part."""
     hands_bad: bool = False
-    """Whether lines make sessions together: then a line that cannot be read is handed over, too, as an item whose value is its `Bad`."""
+    """Whether several lines form a session.
+
+    Then an unreadable line is passed on, too, as an item whose value is its `Bad`.
+    """
     scatter: Scatter | None = None
-    """For episodes whose pieces stand anywhere in any file: the pieces of an item. `read` is then handed one item for each group.
-    A piece that `read` yields goes to another group, which is read afterwards; without `scatter`, after the part."""
+    """Yields the pieces of an item, for episodes whose pieces may be in any file.
+
+    `read` then gets one item for each group. A piece that `read` yields belongs to another group, which is read
+    afterwards; without `scatter`, after the part.
+    """
     has_folders: bool = False
-    """Whether it is a layout of folders: files of other formats inside belong to it."""
+    """Whether the format is a folder layout: files of other formats inside belong to it."""

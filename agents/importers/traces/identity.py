@@ -1,4 +1,4 @@
-"""Ids of imported rollouts and branches: a function of content."""
+"""Ids of imported rollouts and branches, computed from content."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -10,7 +10,7 @@ MAX_TRIAL = 100_000
 
 
 def rollout_id(format_name: str, run: str | None, task_key: Any) -> str:
-    """The id of a rollout; without a run (--join-runs) the same task of several runs is one rollout."""
+    """Return the id of a rollout. Without a run (--join-runs) the same task of several runs is one rollout."""
     digest = sha256(canonical_bytes([format_name, run, task_key], big_integers="exact")).hexdigest()
     return f"{format_name}-{digest[:20]}"
 
@@ -23,10 +23,10 @@ class Place(NamedTuple):
 
 
 def places(trials: Sequence[Any]) -> list[Place]:
-    """The places of episodes with these trials, in order of appearance.
+    """Return the places of episodes with these trials, in order of appearance.
 
-    Trials that are whole numbers from 0 or 1 without gaps are the branches; else the order of first appearance decides. The same
-    trial again is the next attempt of its branch; an episode without a trial is a branch of its own.
+    Whole numbers from 0 or 1 without gaps are the branch numbers. Otherwise the order of first appearance decides. A
+    repeated trial is the next attempt of its branch. An episode without a trial is a branch of its own.
     """
     names: list[tuple[int, Any]] = [
         (number, None) if trial is None else (-1, trial) for number, trial in enumerate(trials)

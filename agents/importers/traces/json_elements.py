@@ -1,10 +1,10 @@
-"""JSON of any size, one element at a time.
+"""Read JSON of any size, one element at a time.
 
-The structure is found with a few passes of numpy over each block (which quotes open a text, how deep each bracket is); only the
-brackets and commas of the outer two levels are looked at one by one, and only one element is in memory.
+A few numpy passes over each block find the structure: which quotes open a text, and how deep each bracket is. Only the
+brackets and commas of the outer two levels are read one by one, and only one element is in memory.
 
-Elements of an array mostly begin alike. The end of one is guessed where the next seems to begin, and the guess is right if all
-between is a JSON value: no object is the beginning of another.
+Most elements of an array begin alike. The end of an element is guessed at the point where the next one seems to begin.
+The guess is right if the bytes before it are a complete JSON value: no object is a prefix of another.
 """
 
 import re
@@ -17,39 +17,39 @@ from orjson import loads
 from schemas.jsontext import parse_unique
 
 MAX_ELEMENT = 256 * 1024 * 1024
-"""Bytes of one element; one that is longer is skipped, with its position."""
+"""Maximum bytes of one element. A longer one is skipped and reported with its position."""
 
 _COMMA, _COLON, _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = b",:[]{}"
 _QUOTE = ord('"')
 _SPACE = b" \t\r\n"
 
 BLOCK = 64 * 1024
-"""Bytes whose structure is looked at in one go."""
+"""Bytes whose structure is read in one pass."""
 
 _HEAD = re.compile(rb'[ \t\r\n]{0,64}\{[ \t\r\n]{0,64}"[^"\\]{1,64}"')
-"""The beginning of an object, to the end of its first key."""
+"""The beginning of an object up to the end of its first key."""
 
 _TRIES = 3
-"""Ends of an element that are guessed, and elements in a row whose guesses may be wrong before guessing stops."""
+"""Maximum number of guessed ends for one element. Guessing stops after as many elements in a row with wrong guesses."""
 
 UNREAD: Final = object()
-"""In place of a value that was not read yet."""
+"""Placeholder for a value that was not read yet."""
 
 
 class Element(NamedTuple):
     """One value."""
 
     key: str
-    """The member of the top-level object whose array it is in; empty in an array or a sequence of values."""
+    """The top-level object's member with the element's array. Empty in an array or a sequence of values."""
     number: int
     text: bytes
     too_long: bool = False
     value: Any = UNREAD
-    """Its value, where it was read on the way."""
+    """Its value, if it was already read."""
 
     @property
     def position(self) -> str:
-        """For people: `[3]`, `simulations[3]`."""
+        """Return the position for display: `[3]`, `simulations[3]`."""
         return f"{self.key}[{self.number}]"
 
 
@@ -68,7 +68,7 @@ class Structure:
         self._escaped = False
 
     def marks(self, chunk: bytes) -> list[tuple[int, int, int]]:
-        """(position, byte, depth before it) of brackets, commas and colons outside of texts at depth 2 or less."""
+        """Return (position, byte, depth before it) of brackets, commas and colons outside texts at depth 2 or less."""
         plain = self._unescaped(chunk)
         codes = np.frombuffer(plain, dtype=np.uint8)
         quotes = codes == _QUOTE
@@ -91,7 +91,7 @@ class Structure:
         return list(zip(kept.tolist(), codes[kept].tolist(), before[near].tolist(), strict=True))
 
     def _unescaped(self, chunk: bytes) -> bytes:
-        """The chunk with escaped characters blotted out, at the same length."""
+        """Return the chunk with escaped characters overwritten, at the same length."""
         if self._escaped and chunk:
             chunk = b"_" + chunk[1:]
             self._escaped = False
@@ -103,10 +103,10 @@ class Structure:
 
 
 def elements(chunks: Iterable[bytes], streamed: frozenset[str] = frozenset()) -> Iterator[Element | Rest]:
-    """The elements of a top-level array, of the streamed members of a top-level object, or the values of a sequence.
+    """Yield the elements of a top-level array, of an object's streamed members, or the values of a sequence.
 
-    An object with streamed members gives its rest last, as `Rest`. One without is one element. Text after a break in
-    the structure comes as one element that cannot be parsed.
+    An object with streamed members yields the rest of itself last, as `Rest`. An object without them is one element.
+    Text after invalid structure becomes one element that cannot be parsed.
     """
     cutter = _Cutter(streamed)
     for number, chunk in enumerate(chunks):
@@ -121,22 +121,22 @@ class _Cutter:
         self._streamed = streamed
         self._buffer = bytearray()
         self._start = 0
-        """Where in the buffer the next element, or the next piece of the rest, begins."""
+        """The buffer position of the next element or of the next piece of the rest."""
         self._structure = Structure()
         self._seen = 0
-        """How far in the buffer the structure was looked at."""
+        """The buffer position up to which the structure was read."""
         self._too_long = False
         self._rest = bytearray()
         self._mode: Callable[[int, int, int], Element | Rest | None] = self._begin
         self._key = ""
         self._awaited = False
-        """Whether the next array is a streamed one."""
+        """Whether the next array is a streamed member."""
         self._index = 0
         self._wrong = 0
-        """Elements in a row whose ends were not guessed."""
+        """Number of consecutive elements whose end was not guessed."""
 
     def cut(self, chunk: bytes) -> Iterator[Element | Rest]:
-        """The elements that end in a chunk."""
+        """Yield the elements that end in a chunk."""
         self._buffer += chunk
         while self._seen < len(self._buffer):
             while (guessed := self._guessed()) is not None:
@@ -148,7 +148,7 @@ class _Cutter:
                 made = self._mode(base + place, code, depth)
                 if made is not None:
                     yield made
-                    if self._can_guess():  # look at what follows anew
+                    if self._can_guess():  # read the following structure again
                         self._seen, self._structure = self._start, Structure(depth)
                         break
         del self._buffer[: self._start]
@@ -160,12 +160,12 @@ class _Cutter:
             self._too_long = True
 
     def _can_guess(self) -> bool:
-        """Whether an element of an array begins here, and not the first one."""
+        """Return whether an array element other than the first begins here."""
         is_array = self._mode in (self._in_array, self._in_member)
         return is_array and self._index > 0 and self._wrong < _TRIES and not self._too_long
 
     def _guessed(self) -> Element | None:
-        """The next element, if it begins here and ends before something that begins as it does."""
+        """Return the next element if it begins here and ends before another element with the same beginning."""
         if self._seen != self._start or not self._can_guess():
             return None
         head = _HEAD.match(self._buffer, self._start)
@@ -188,7 +188,7 @@ class _Cutter:
         return None
 
     def end(self) -> Iterator[Element | Rest]:
-        """The rest when the input ends: an element that was cut off."""
+        """Yield the rest at the end of the input: a truncated element."""
         left = self._take(len(self._buffer))
         if left.text or left.too_long:
             yield left
@@ -256,7 +256,7 @@ class _Cutter:
 
 
 def key_of(text: bytes) -> str:
-    """A key in its quotes; empty where that is none."""
+    """Return a quoted key without its quotes, or an empty text if it is not a key."""
     try:
         found = loads(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Rows that `braid export` wrote: the place of their branch, how it ended, its verdicts and its usage.
+"""Read rows that `braid export` wrote: the place of their branch, its end, its verdicts and its usage.
 
-Each of these formats has a place for more than its own fields; all write the same names there.
+Each of these formats has a place for additional fields. All of them use the same names there.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from schemas.events import EndStatus
 
 _LINE = ("rollout_id", "branches", "labels", "branch_index", "attempt", "temperature", "seed", "session_id")
 _EVENT = ("branch_index", "attempt", "temperature", "seed", "session_id")
-"""Members that go to lines as they are, and those of them that stand with events."""
+"""`_LINE` members are copied to lines unchanged; `_EVENT` members are those of event lines."""
 
 RUNNING = "running"
-"""The end of a branch that did not end."""
+"""The end value of a branch that has not ended."""
 
 NAMES = (
     "rollout_id", "branch_index", "attempt", "ended", "error", "status", "objective_status", "verdicts", "usage", "sequence",
     "main", "after", "context", "errors", "values", "given", "answered", "temperature", "seed", "labels", "admission",
     "branches",
 )  # fmt: skip
-"""The names that are read here."""
+"""The member names that this module reads."""
 
 _VERDICT = (
     "type", "name", "status", "score", "hint", "exit_code", "stage", "tests", "verdict", "confidence",
@@ -33,7 +33,7 @@ _VERDICT = (
 
 
 class OwnRow:
-    """A row's own notes about its branch; nothing for a row of another writer."""
+    """A row's own notes about its branch. Empty for a row of another writer."""
 
     def __init__(self, extra: Mapping[str, Any]) -> None:
         self.is_own = (
@@ -43,27 +43,27 @@ class OwnRow:
         )
         self._extra = extra if self.is_own else {}
         self.is_main = self._extra.get("main") is not False
-        """False for another conversation of a branch: a sub-agent's, or a history that was begun anew."""
+        """False for a secondary conversation of a branch: a sub-agent's, or a history that began anew."""
 
     @property
     def status(self) -> str | None:
-        """How the branch ended; None where it did not."""
+        """Return the end of the branch, or None if it has not ended."""
         found = text_in(self._extra, "ended")
         return None if found == RUNNING else found
 
     def answers(self, status: str | None) -> bool:
-        """Whether the last text is the final answer; where a row does not say it, that of an episode with this end is one."""
+        """Return whether the last text is the final answer. If the row does not specify it, `status` decides."""
         said = self._extra.get("answered")
         return said if isinstance(said, bool) else status == "answered"
 
     @property
     def error(self) -> str | None:
-        """Why it failed."""
+        """Return the reason of its failure."""
         return text_in(self._extra, "error")
 
     @property
     def usage(self) -> Usage:
-        """All that the branch used; it counts with its main conversation."""
+        """Return the total usage of the branch. It counts only in the main conversation."""
         found = object_in(self._extra, "usage") if self.is_main else {}
         return Usage(
             whole_in(found, "input_tokens"), whole_in(found, "output_tokens"), whole_in(found, "cached_tokens"), number_in(found, "usd")
@@ -71,23 +71,26 @@ class OwnRow:
 
     @property
     def agent(self) -> dict[str, Any]:
-        """Name, model and version of the agent, where they are known."""
+        """Return name, model and version of the agent, as far as they are known."""
         found = object_in(self._extra, "agent")
         return {name: found[name] for name in ("name", "model", "version") if isinstance(found.get(name), str)}
 
     @property
     def session_id(self) -> str | None:
-        """The session of the agent's own system."""
+        """Return the session id in the agent's own system."""
         return text_in(self._extra, "session_id")
 
     @property
     def tools(self) -> list[Any] | None:
-        """The tools on offer."""
+        """Return the tools that the model was offered."""
         found = self._extra.get("tools")
         return found if isinstance(found, list) else None
 
     def place(self) -> dict[str, Any]:
-        """Fields of an episode: its branch, or for another sequence of it a rollout of its own. Raises LineError."""
+        """Return an episode's place: its branch, or a rollout of its own for another sequence of the branch.
+
+        Raises LineError.
+        """
         if not self.is_own:
             return {}
         self._require_fitting()
@@ -109,7 +112,7 @@ class OwnRow:
         return named | ({"labels": kept} if kept else {}) | ({"branches": branches} if branches else {})
 
     def _require_fitting(self) -> None:
-        """Raise LineError for a member that the log would not take."""
+        """Raise LineError for a member that the log would reject."""
         given = {name: self._extra[name] for name in _LINE if self._extra.get(name) is not None}
         lines = (
             {"type": "rollout", "task": "", **{name: given[name] for name in _LINE if name in given and name not in _EVENT}},
@@ -119,12 +122,12 @@ class OwnRow:
             LineReader().read_object(line | {"rollout_id": given["rollout_id"]})
 
     def info(self) -> dict[str, Any]:
-        """How the branch was sampled, where that is known."""
+        """Return the branch's sampling options, as far as they are known."""
         found = {"temperature": number_in(self._extra, "temperature"), "seed": self._extra.get("seed")}
         return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
     def verdicts(self, format_name: str) -> list[dict[str, Any]]:
-        """The verdicts as lines; where only the outcome is known, a check of that name. Raises LineError for one that is none."""
+        """Return the verdicts as lines. If only the outcome is known, return a check of that name. Raises LineError."""
         if not self.is_main:
             return []
         by = {"produced_by": f"import:{format_name}"}
@@ -135,12 +138,12 @@ class OwnRow:
         return found
 
     def places(self, name: str) -> frozenset[int]:
-        """Positions of messages: `context`, `errors`, `values`, or `given`."""
+        """Return the positions of messages under `context`, `errors`, `values`, or `given`."""
         return frozenset(each for each in array_in(self._extra, name) if isinstance(each, int))
 
 
 def _verdict(value: Any, number: int) -> dict[str, Any]:
-    """A verdict as the members of its line, which the log will take. Raises LineError."""
+    """Return a verdict as the members of a line that the log accepts. Raises LineError."""
     field = f"verdicts[{number}]"
     given = an_object(value, field)
     line = {name: given[name] for name in _VERDICT if given.get(name) is not None}

@@ -1,6 +1,7 @@
-"""Which result belongs to which call: ids that repeat get a number, and a result goes to the nearest turn with a call that waits for it.
+"""Pair results with calls: repeated ids get a number, and a result goes to the nearest turn with a waiting call.
 
-Results of one turn come in the order of its calls, so of several calls of a turn with one id the first that waits is answered.
+Results of a turn come in the order of its calls. So if several calls of a turn share an id, the first waiting one is
+answered.
 """
 
 from collections.abc import Callable
@@ -26,14 +27,17 @@ class Pairing:
         self._open: list[_Open] = []
 
     def call(self, given: str | None, name: str, turn: int) -> str:
-        """Note a call of a turn; returns its id in the branch: the second use of an id is `<id>#2`."""
+        """Add a call of a turn and return its id in the branch. The second use of an id becomes `<id>#2`."""
         call_id = self._unique(given or f"call_{self._made}")
         self._made += 1
         self._open.append(_Open(call_id, given, name, turn))
         return call_id
 
     def result(self, given: str | None, name: str | None) -> tuple[str, str | None]:
-        """The id and the name of the call that a result answers; an id of its own where none waits for it."""
+        """Return id and name of the call that a result answers.
+
+        If no call is waiting, the result gets an id of its own.
+        """
         found = None
         if given is not None:
             found = self._of_id(given, name)
@@ -48,7 +52,7 @@ class Pairing:
 
     @property
     def waiting(self) -> int:
-        """How many calls have no result yet."""
+        """Return the number of calls without a result."""
         return len(self._open)
 
     def _unique(self, call_id: str) -> str:
@@ -63,7 +67,7 @@ class Pairing:
         return call_id
 
     def _of_id(self, given: str, name: str | None) -> _Open | None:
-        """The first call of this id, and of this name if one has it, in the nearest turn."""
+        """Return the first call with this id in the nearest turn. A call that also has this name is preferred."""
         found = [each for each in self._open if each.given == given]
         near = [each for each in found if each.turn == found[-1].turn]
         return next((each for each in near if each.name == name), near[0] if near else None)

@@ -1,7 +1,8 @@
-"""Episodes gathered into rollouts, and the lines that they become (`docs/lines.md`).
+"""Gather episodes into rollouts and write their lines (`docs/lines.md`).
 
-Which index a branch has, what all branches share, and which verdicts are required is known only when the last episode was read.
-Until then an episode is a row of a few numbers here, and its bytes are in a spool: a million of them need little memory.
+Some facts are known only after the last episode: a branch's index, the data that all branches share, and the required
+verdicts. Until then the index has a few numbers for each episode, and its bytes are in a spool. A million episodes need
+little memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,38 +26,38 @@ FIRST_MESSAGE = "task"
 
 
 MAX_EVENT = 3 * 1024 * 1024
-"""Bytes of an event; a line has at most 4 MiB. Texts have a limit of their own, before JSON escapes them."""
+"""Maximum bytes of an event; a line has at most 4 MiB. Texts have a separate limit, before JSON escapes them."""
 
 _ASIDE = ("source", "raw")
-"""Members that reach no row."""
+"""Members that are not exported to rows."""
 
 
 class Spool(Protocol):
-    """A place for bytes that are read again once."""
+    """A store for bytes that are read back once."""
 
     def put(self, data: bytes) -> int:
-        """Keep some bytes; returns their number."""
+        """Store bytes and return their number."""
 
     def get(self, number: int) -> bytes:
-        """The bytes of that number."""
+        """Return the bytes with that number."""
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """How episodes are put together."""
+    """Options for grouping episodes."""
 
     run: str | None = None
     join_runs: bool = False
     group_by: str | None = None
     """`task`, or the path of a field."""
     required: tuple[str, ...] | None = None
-    """Instead of the verdicts that the file has."""
+    """The required verdicts, instead of those in the file."""
     subagents: str = "keep"
     close: bool = True
 
 
 KNOWN_TEXTS = 4096
-"""Texts that many episodes share (prompts, tools) of which the place in the spool is remembered."""
+"""Maximum number of shared texts (prompts, tools) whose position in the spool is cached."""
 
 
 class _Text(NamedTuple):
@@ -67,7 +68,7 @@ class _Text(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """An episode's own data and its rollout's; its events are the next entry of the spool."""
+    """An episode's own data and its rollout's. Its events are the next entry of the spool."""
 
     name: str
     key: Any
@@ -95,7 +96,7 @@ class RolloutBook:
         self._texts: dict[bytes, _Text] = {}
 
     def add(self, episode: Episode) -> Bad | None:
-        """Take an episode; returns a rejection for one with nothing in it."""
+        """Add an episode. Returns a rejection for an empty one."""
         known = episode.error or episode.may_be_empty
         if not known and all(event["event"] == "run_start" for event in episode.events):
             return Bad(episode.file, episode.position, "", "an empty episode: no model turn, no call, no message", None)
@@ -115,19 +116,22 @@ class RolloutBook:
         return None
 
     def lines(self) -> Iterator[bytes]:
-        """The lines of all rollouts, each rollout's together, in order of first appearance, or of their beginning."""
+        """Yield the lines of all rollouts, grouped by rollout.
+
+        The order is that of first appearance or of start times.
+        """
         for numbers in self._index.groups():
             yield from self._lines(numbers)
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Rollouts and branches."""
+        """Return the number of rollouts and of branches."""
         return self._index.counts
 
     # -- gathering -----------------------------------------------------------------------------------------------------
 
     def _identity(self, episode: Episode, first: str | None) -> tuple[Any, str, bool]:
-        """The key and the id of an episode's rollout, and whether --group-by decided it."""
+        """Return the key and the id of an episode's rollout, and whether --group-by determined it."""
         grouping = self._grouping
         if grouping.group_by is not None:
             key = first if grouping.group_by == FIRST_MESSAGE else look(episode.record, grouping.group_by)
@@ -158,7 +162,7 @@ class RolloutBook:
         )
 
     def _text(self, text: str | None) -> _Text | None:
-        """A text in the spool; one that is there already is not written again, as far as that is remembered."""
+        """Store a text in the spool. A text that is still in the cache is not written again."""
         if text is None:
             return None
         raw = text.encode()
@@ -176,7 +180,10 @@ class RolloutBook:
     # -- lines ---------------------------------------------------------------------------------------------------------
 
     def _lines(self, numbers: Sequence[int]) -> Iterator[bytes]:
-        """The lines of one rollout, of whose branches these are the heads. A head is read twice: there may be many."""
+        """Yield the lines of one rollout.
+
+        `numbers` are its branches' heads. Each is read twice, because there may be too many for memory.
+        """
         shared = _Shared()
         for number in numbers:
             shared.take(self._read_head(number))
@@ -205,7 +212,7 @@ class RolloutBook:
         task = shared.task.same
         if task is not None:
             line["task"] = self._said(task)
-        else:  # every branch has its own, or it is unknown
+        else:  # every branch has its own text, or the text is unknown
             line["task"] = as_text(shared.key) if shared.task.count else ""
         if task is None or not shared.shown:
             line["task_shown"] = False
@@ -223,14 +230,14 @@ class RolloutBook:
 
 
 class _SameText:
-    """The text that all branches have, as far as they were looked at."""
+    """The text that all branches seen so far have in common."""
 
     def __init__(self) -> None:
         self.same: _Text | None = None
         self.count = 0
 
     def take(self, text: _Text | None) -> None:
-        """Look at a branch."""
+        """Read the text of a branch."""
         if text is None or (self.count and (self.same is None or self.same.digest != text.digest)):
             self.same = None
         else:
@@ -239,7 +246,7 @@ class _SameText:
 
 
 class _Shared:
-    """All that the heads of a rollout say about it."""
+    """The data about a rollout from all its heads."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -272,12 +279,12 @@ class _Shared:
             self._named.append(head.place)
 
     def places(self) -> list[Place]:
-        """The places of the branches: those that the trace names, or else those of their trials."""
+        """Return the places of the branches, from the trace or else from their trials."""
         return self._named if len(self._named) == len(self._trials) else places(self._trials)
 
 
 def with_subagents(events: Sequence[dict[str, Any]], subagents: Sequence[SubAgent]) -> list[dict[str, Any]]:
-    """The events with those of sub-agents in their places."""
+    """Return the events with those of sub-agents inserted."""
     made = list(events)
     last_first = sorted(enumerate(subagents), key=lambda each: (each[1].at, each[0]), reverse=True)
     for number, sub in last_first:
@@ -288,7 +295,7 @@ def with_subagents(events: Sequence[dict[str, Any]], subagents: Sequence[SubAgen
 
 
 def _apart(episode: Episode, sub: SubAgent, number: int, parent: str) -> Episode:
-    """A sub-agent as a rollout of its own, labelled with its parent."""
+    """Return a sub-agent as a separate rollout, labelled with its parent."""
     return Episode(
         file=episode.file, position=episode.position, run=episode.run,
         task_key=[episode.task_key, episode.trial, "subagent", number, sub.name],
@@ -297,7 +304,7 @@ def _apart(episode: Episode, sub: SubAgent, number: int, parent: str) -> Episode
 
 
 def source_event(format_name: str, episode: Episode) -> dict[str, Any]:
-    """The first event of a branch: where it comes from, and every field without another place."""
+    """Return the first event of a branch: its origin and every field without another place."""
     data: dict[str, Any] = {"format": format_name}
     if episode.version is not None:
         data["version"] = episode.version
@@ -310,7 +317,7 @@ def source_event(format_name: str, episode: Episode) -> dict[str, Any]:
 
 
 def is_fitting(name: str, value: Any) -> bool:
-    """Whether the log takes what a trace says about its branch; the rest stays in its `import_source`."""
+    """Return whether the log accepts a trace's value for its branch. Rejected values stay in `import_source`."""
     if name not in ("seed", "temperature") or value is None:
         return True
     if isinstance(value, bool):
@@ -321,7 +328,7 @@ def is_fitting(name: str, value: Any) -> bool:
 
 
 def first_message(events: Sequence[dict[str, Any]]) -> str | None:
-    """The task as the model saw it, or None."""
+    """Return the task as the model saw it, or None."""
     for event in events:
         if event["event"] == "run_start":
             task = event["data"].get("task")
@@ -338,7 +345,10 @@ def _fitted(event: Mapping[str, Any]) -> list[bytes]:
 
 
 def fitted_event(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """An event; one over the limit has references in place of its longest members, and says so where a row would miss them."""
+    """Return an event.
+
+    Over the limit, references replace its longest members, with a note event if a row would miss them.
+    """
     if len(_written(event)) <= MAX_EVENT:
         return [event]
     data = dict(event["data"])
@@ -372,7 +382,7 @@ def _branch_lines(name: str, place: Place, head: _Head, body: bytes, config: dic
 
 
 def configured(event: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """A run_start that says its own system prompt and tools."""
+    """Return a run_start with its own system prompt and tools."""
     data = event["data"]
     return {**event, "data": {**data, "agentConfig": {**data.get("agentConfig", {}), **config}}}
 
@@ -382,7 +392,7 @@ def _line(value: Any) -> bytes:
 
 
 def _written(value: Any) -> bytes:
-    """A value as JSON."""
+    """Return a value as JSON."""
     try:
         return orjson.dumps(value)
     except TypeError:  # an integer beyond 64 bits

@@ -1,4 +1,4 @@
-"""Spans by their parents: ancestors without end loops, whatever the parents say."""
+"""Spans by their parents. Cycles are cut, so walking up the ancestors always ends."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class SpanTree(Generic[S]):
-    """The spans of one trace. A parent that is not there, or that leads back to its child, counts as none."""
+    """The spans of one trace. A parent that is missing, or that leads back to its child, counts as none."""
 
     def __init__(self, spans: Mapping[str, S], parent_of: Callable[[S], str | None]) -> None:
         self.spans = spans
@@ -22,22 +22,22 @@ class SpanTree(Generic[S]):
         self._cut_cycles()
 
     def parent(self, name: str) -> str | None:
-        """The id of a span's parent; None for a root."""
+        """Return the id of a span's parent, or None for a root."""
         return self._parents[name]
 
     def ancestors(self, name: str) -> Iterator[S]:
-        """A span's parent, its parent, and so on."""
+        """Yield a span's parent, its parent, and so on."""
         parent = self._parents[name]
         while parent is not None:
             yield self.spans[parent]
             parent = self._parents[parent]
 
     def roots(self) -> list[S]:
-        """Spans without a parent."""
+        """Return the spans without a parent."""
         return [span for name, span in self.spans.items() if self._parents[name] is None]
 
     def _cut_cycles(self) -> None:
-        """Make the smallest span of each circle a root, so that the order of spans does not matter."""
+        """Make the smallest span of each cycle a root, so that the result does not depend on the order of spans."""
         known: set[str] = set()
         for name in sorted(self.spans):
             way: dict[str, None] = {}
@@ -52,7 +52,7 @@ class SpanTree(Generic[S]):
 
 
 def told_once(values: Iterable[V], id_of: Callable[[V], str], size_of: Callable[[V], str] = compact) -> dict[str, V]:
-    """Values by id, in the order of ids; of one that is told several times, the longest telling."""
+    """Return values by id, in the order of ids. Of several versions of a value the longest is kept."""
     found: dict[str, V] = {}
     for value in values:
         name = id_of(value)

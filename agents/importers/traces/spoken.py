@@ -1,7 +1,8 @@
-"""A message as a request or a response holds it, and the key by which two tellings of one message are equal.
+"""A message of a request or a response, and the key that identifies two copies of one message.
 
-Formats that repeat the history with every call write the same message in several ways: a text or one text part, arguments as text or
-as an object, with its reasoning or without. The key leaves these differences out; the event keeps the message as it was first told.
+Formats that repeat the history with every call write the same message in several ways: as text or as one text part,
+with arguments as text or as an object, with or without its reasoning. The key ignores these differences. The event
+keeps the first form of the message.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,10 +18,10 @@ from schemas.conversation import MAX_MESSAGE_BYTES
 from schemas.jsontext import compact, parse
 
 Part = dict[str, Any]
-"""A part of a content, as `message` events have it."""
+"""A content part in the form of `message` events."""
 
 MAX_NAME = 1024
-"""Characters of a tool's name or a call's id."""
+"""Maximum characters of a tool's name or a call's id."""
 
 
 class Spoken(NamedTuple):
@@ -29,34 +30,34 @@ class Spoken(NamedTuple):
     role: str
     """system, developer, user, assistant or tool."""
     content: str | tuple[Part, ...] | None = None
-    """A text, or parts where it is more than one text."""
+    """Text, or parts if it is more than one text."""
     reasoning: str | None = None
     calls: tuple[Called, ...] = ()
-    """The calls of an assistant."""
+    """The calls of an assistant message."""
     call_id: str | None = None
-    """Of a tool message: the call that it answers, where the producer says it."""
+    """The call that a tool message answers, if the producer provides it."""
     name: str | None = None
     is_error: bool = False
     extra: Mapping[str, Any] | None = None
-    """Provider's own data: signatures of thinking blocks."""
+    """Data of the provider: signatures of thinking blocks."""
     source: Mapping[str, Any] | None = None
     """Fields that have no other place."""
 
     @property
     def text(self) -> str:
-        """All text of the content."""
+        """Return all text of the content."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         return "".join(part.get("text") or "" for part in self.content if part["type"] == "text")
 
     @property
     def says_something(self) -> bool:
-        """Whether there is any content, reasoning or call."""
+        """Return whether there is any content, reasoning or call."""
         return bool(self.content or self.reasoning or self.calls)
 
 
 def plain_content(parts: Iterable[Part]) -> str | tuple[Part, ...] | None:
-    """Parts as a content: no part is null, a single text is a text."""
+    """Convert parts to a content: no parts become null, a single text part becomes text."""
     kept = tuple(parts)
     if not kept:
         return None
@@ -66,9 +67,9 @@ def plain_content(parts: Iterable[Part]) -> str | tuple[Part, ...] | None:
 
 
 def key_of(spoken: Spoken, *, reasoning: bool = False) -> bytes:
-    """Return the key of a message. Names and marks of errors are not in it: requests often leave them out.
+    """Return the key of a message. It excludes names and error marks, because requests often omit them.
 
-    With `reasoning` two messages are equal only if it is: a model that was sent the one was not sent the other.
+    With `reasoning`, messages are equal only if their reasoning is equal: otherwise the model received different input.
     """
     content = spoken.content
     media = [part for part in content if part["type"] != "text"] if isinstance(content, tuple) else []
@@ -85,7 +86,7 @@ def key_of(spoken: Spoken, *, reasoning: bool = False) -> bytes:
 
 
 def plain_arguments(value: Any) -> str:
-    """Arguments in one form: canonical JSON, or the text where they are none."""
+    """Return arguments as canonical JSON, or as text if they are not JSON."""
     if isinstance(value, str):
         try:
             value = parse(value)
@@ -98,7 +99,7 @@ def plain_arguments(value: Any) -> str:
 
 
 def arguments_text(value: Any) -> str:
-    """Arguments as a `message` event has them: JSON text as the model wrote it."""
+    """Return arguments for a `message` event: the JSON text that the model wrote."""
     if value is None:
         return "{}"
     return value if isinstance(value, str) else compact(value)
@@ -107,7 +108,9 @@ def arguments_text(value: Any) -> str:
 def message_data(
     spoken: Spoken, message_id: str, call_ids: Iterable[str], call_id: str | None, agent: str | None
 ) -> dict[str, Any]:
-    """Return the data of a message's event; `call_ids` are the ids of its calls, `call_id` that of the call it answers."""
+    """Return the data of a message's event; `call_ids` are the ids of its calls, `call_id` that of the call it
+    answers.
+    """
     content = list(spoken.content) if isinstance(spoken.content, tuple) else spoken.content
     calls = [
         {"id": known, "name": short(call.name) or "unknown", "arguments": arguments_text(call.arguments)}
@@ -130,7 +133,10 @@ def message_data(
 
 
 def fitted(data: dict[str, Any]) -> dict[str, Any]:
-    """The data of a message, with references in place of what is too long for an event: such a message becomes no row of text."""
+    """Return the data of a message with references in place of values that are too long.
+
+    Such a message is not exported to text rows.
+    """
     text = compact(data)
     if len(text) <= MAX_MESSAGE_BYTES // 4 or byte_length(text) <= MAX_MESSAGE_BYTES:
         return data
@@ -151,7 +157,7 @@ def fitted(data: dict[str, Any]) -> dict[str, Any]:
         kept.append(call)
     if kept:
         left["tool_calls"] = kept
-    if byte_length(compact(left)) > MAX_MESSAGE_BYTES:  # too many small things
+    if byte_length(compact(left)) > MAX_MESSAGE_BYTES:  # too many small parts
         names = [{"id": call["id"], "name": call["name"], "arguments": "{}"} for call in kept][:1000]
         left |= {"content": [_refer_text(text)]} | ({"tool_calls": names} if names else {})
     return left
@@ -167,7 +173,7 @@ def _refer_text(text: str) -> Part:
 
 
 def short(name: str) -> str:
-    """A name or an id that fits its field."""
+    """Return a name or an id, shortened to fit its field."""
     if len(name) <= MAX_NAME:
         return name
     return f"{name[: MAX_NAME - 33]}-{sha256(name.encode()).hexdigest()[:32]}"

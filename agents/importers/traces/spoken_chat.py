@@ -1,7 +1,8 @@
-"""Chat messages as providers and conventions write them, read for the tracker.
+"""Read the chat messages of providers and conventions for the tracker.
 
-One reader for OpenAI's messages, Anthropic's (results of tools inside a user message) and those of OpenTelemetry (`parts`). A message
-that cannot be read is kept as a reference: a call that was sent one becomes no row, and nothing is guessed.
+One reader handles the messages of OpenAI, Anthropic (tool results inside a user message) and OpenTelemetry (`parts`).
+An unreadable message is kept as a reference. A call with such a message is not exported as a row, and nothing is
+guessed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,14 +32,14 @@ _RESULTS = frozenset({"tool_result", "tool_call_response", "function_call_output
 
 
 class Unread:
-    """Messages that could not be read, by place and reason."""
+    """Unreadable messages, with place and reason."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, str, Any]] = []
 
 
 def read_messages(values: Any, where: str, unread: Unread) -> list[Spoken]:
-    """Return messages; one that cannot be read is a reference in its place."""
+    """Return messages. An unreadable one becomes a reference in its place."""
     found: list[Spoken] = []
     for number, value in enumerate(values if isinstance(values, list) else [values]):
         try:
@@ -51,7 +52,7 @@ def read_messages(values: Any, where: str, unread: Unread) -> list[Spoken]:
 
 
 def spoken_of(message: Any) -> list[Spoken]:
-    """Return the messages that one chat message stands for: a user message may hold results of tools. Raises LineError."""
+    """Return the messages in one chat message: a user message may contain tool results. Raises LineError."""
     if not isinstance(message, dict):
         raise LineError("", f"expected a message, found {kind_of(message)}")
     given = message.get("role")
@@ -91,7 +92,7 @@ def _assistant(message: Mapping[str, Any], reading: "_Parts", source: dict[str, 
 
 
 def _tool(message: Mapping[str, Any], reading: "_Parts", source: dict[str, Any]) -> list[Spoken]:
-    if reading.results:  # parts of results, each with its own id
+    if reading.results:  # result parts, each with its own id
         return reading.results
     content = message.get("content")
     own = plain_content(reading.parts) if content is None or isinstance(content, str | list) else as_text(content)
@@ -173,7 +174,10 @@ def _result(part: Mapping[str, Any]) -> Spoken:
 
 
 def merged(spoken: Sequence[Spoken]) -> Spoken | None:
-    """One response that is told in several messages, as items of the Responses API are; None where the model said nothing."""
+    """Merge messages into one response: the Responses API splits it into items.
+
+    Returns None if there is no response.
+    """
     said = [each for each in spoken if each.role == "assistant" and each.says_something]
     if len(said) < 2:
         return said[0] if said else None

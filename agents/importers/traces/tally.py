@@ -1,4 +1,4 @@
-"""The counts of an import, as `braid import --check` shows them. Both forms of a branch count the same."""
+"""The counts that `braid import --check` displays. They are equal for both forms of a branch."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Tally:
             self.found[said] += said in ("pass", "fail")
 
     def plain(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the counts for `--json`."""
         return {name: self.found[name] for name in COUNTED} | {"ends": dict(sorted(self.ends.items()))}
 
 

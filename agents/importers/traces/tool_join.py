@@ -1,4 +1,4 @@
-"""Which call of a response each tool run answers: by its id, else by turn, name and arguments."""
+"""Match tool runs to the calls of responses: by id, else by turn, name and arguments."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from agents.importers.traces.tracker import TracedCall
 from agents.importers.traces.transcript_writer import Called
 
 Moment = tuple[int, str]
-"""A start in nanoseconds and an id: the order of everything in a run."""
+"""A start in nanoseconds and an id. They define the order of all items in a run."""
 
 
 class RunCall(NamedTuple):
@@ -18,9 +18,9 @@ class RunCall(NamedTuple):
     at: Moment
     call: TracedCall
     turn: str = ""
-    """The span that it is part of: the tool runs of the turn have the same."""
+    """The parent span, which the tool runs of the turn share."""
     is_recorded: bool = True
-    """Whether its messages are known."""
+    """Whether the call's messages are known."""
     choices: Sequence[Spoken] = ()
     """Further responses to the same request."""
 
@@ -32,9 +32,9 @@ class ToolRun(NamedTuple):
     name: str | None
     arguments: Any = None
     output: Any = None
-    """None where it is not known, or there is none."""
+    """None if it is unknown or absent."""
     error: Mapping[str, Any] | None = None
-    """code and message, where it failed."""
+    """code and message, if it failed."""
     call_id: str | None = None
     turn: str = ""
     ended_ms: int | None = None
@@ -53,7 +53,7 @@ class _Asked:
 
 
 TOLD_TWICE = ""
-"""In place of an id: another run, or telling, of a call that has its result."""
+"""Used instead of an id for a repeated run, or a duplicate span, of a call that already has its result."""
 
 
 class ToolJoin:
@@ -76,13 +76,14 @@ class ToolJoin:
                     self._ask(call_id, each.turn, asked)
 
     def made(self, call: RunCall) -> Sequence[str]:
-        """Ids for the calls of a response that have none."""
+        """Return ids for those calls of a response that have none."""
         return self._made.get(call.at, ())
 
     def pairs(self, tools: Iterable[ToolRun]) -> list[tuple[ToolRun, str | None]]:
-        """Tool runs with the id of the call that each answers, TOLD_TWICE, or None where no response asked for it.
+        """Return each tool run with its call's id, with TOLD_TWICE, or with None if no response requested it.
 
-        Certain matches come first: the id, then turn, name and arguments, then name and arguments, then the name alone.
+        More certain matches come first: the id, then turn, name and arguments, then name and arguments, then the name
+        alone.
         """
         ordered = sorted(tools, key=lambda each: each.at)
         found: dict[Moment, str | None] = {each.at: self._by(each) for each in ordered if each.call_id is not None}
@@ -121,7 +122,7 @@ class ToolJoin:
 
 
 def _next(waiting: deque[_Asked] | None) -> str | None:
-    """The id of the first call that has no result yet."""
+    """Return the id of the first call that has no result yet."""
     while waiting:
         asked = waiting.popleft()
         if not asked.is_answered:

@@ -1,5 +1,7 @@
-"""How a traced run ended, and why a call failed, from the words of exceptions: what a provider, a harness or an environment could not
-do is never the agent's failure."""
+"""Derive the end of a traced run, and the reasons of failed calls, from exception texts.
+
+Failures of a provider, a harness or an environment are never counted as the agent's failure.
+"""
 
 import re
 from typing import NamedTuple
@@ -20,7 +22,7 @@ _KINDS = (
     ("http_5xx", ("internal server", "service unavailable", "bad gateway", "unavailable", "internalservererror")),
     ("bad_request", ("badrequest", "bad request", "invalid_request", "unprocessable")),
 )
-"""By kind of trouble, words that an exception says; the first that fits counts."""
+"""Words in exception texts, by kind of trouble. The first match counts."""
 
 _BY_STATUS = {
     400: "bad_request", 401: "setup", 403: "setup", 404: "setup", 408: "timeout", 413: "too_large", 429: "rate_limited",
@@ -44,11 +46,11 @@ _STOPPED = (
 
 
 MAX_WORDS = 2000
-"""Characters of an error that are kept; the span has them all."""
+"""Maximum characters of an error text. The span has the complete text."""
 
 
 def error_words(text: str) -> str:
-    """The words of an exception, without the traceback that some write after them."""
+    """Return the text of an exception without a traceback that follows it."""
     return text.split("Traceback (most recent", 1)[0].strip()[:MAX_WORDS] or text[:MAX_WORDS]
 
 
@@ -61,7 +63,7 @@ class TracedEnd(NamedTuple):
 
 
 def call_trouble(message: str, error_type: str | None = None, status: int | None = None) -> CallTrouble:
-    """Why a call failed: its kind by the HTTP status, else by the words of the exception."""
+    """Return the reason of a failed call. The HTTP status, or else the exception text, determines its kind."""
     said = f"{error_type or ''} {message}".lower()
     found = _STATUS.search(said)
     code = status if status is not None else (int(found.group(1)) if found else None)
@@ -77,7 +79,7 @@ def _of_status(code: int | None) -> str | None:
 
 
 def traced_end(*, ended: bool, last_trouble: CallTrouble | None, error: str | None) -> TracedEnd:
-    """The end of a run: `last_trouble` where its last call failed, `error` the exception that its root ended with."""
+    """Return the end of a run. `last_trouble` is the failure of its last call; `error` is the exception of its root."""
     if last_trouble is not None and (ended or error is not None):
         status = "failed" if last_trouble.kind == "too_large" else "infra_error"
         return TracedEnd(status, error or last_trouble.message)

@@ -1,7 +1,7 @@
-"""A run as spans tell it: model calls, tool runs and notes, in any order, become the events of a branch.
+"""A run from spans: model calls, tool runs and notes, in any order, become the events of a branch.
 
-Exact where calls say their messages: the tracker writes them. Else a transcript of what is known (calls of tools, usage), which says
-that the rest was not recorded, so that no row is made of it.
+If the calls have their messages, the tracker writes the exact events. Otherwise a transcript has the known facts (tool
+calls, usage) and a note that the rest was not recorded, so that it is not exported as a row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,41 +29,41 @@ class RunNote(NamedTuple):
 
 @dataclass(frozen=True)
 class TracedRun:
-    """All that is known about a branch."""
+    """All known facts about a branch."""
 
     calls: Sequence[RunCall]
     tools: Sequence[ToolRun] = ()
     notes: Sequence[RunNote] = field(default_factory=tuple)
     task: str | None = None
-    """The input of the run, for one whose calls were not recorded."""
+    """The input of the run, if its calls were not recorded."""
 
     @property
     def first(self) -> TracedCall | None:
-        """The first call of which the messages are known."""
+        """Return the first call with known messages."""
         known = [each for each in self.calls if each.call.messages]
         return min(known, key=lambda each: each.at).call if known else None
 
     @property
     def system(self) -> str | None:
-        """The system prompt of the first call."""
+        """Return the system prompt of the first call."""
         first = self.first.messages[0] if self.first is not None else None
         return first.text or None if first is not None and first.role in GIVEN else None
 
     @property
     def offered(self) -> Sequence[Any] | None:
-        """The tools that the first call was offered."""
+        """Return the tools that the first call was offered."""
         return None if self.first is None else self.first.facts.tools
 
     @property
     def last_trouble(self) -> CallTrouble | None:
-        """The trouble of the last call, if it has no response."""
+        """Return the trouble of the last call, if it has no response."""
         if not self.calls:
             return None
         last = max(self.calls, key=lambda each: each.at).call
         return last.facts.error if last.response is None else None
 
     def events(self, *, answered: bool) -> list[Event]:
-        """The events of the run. `answered` false: its last text is no answer."""
+        """Return the events of the run. If `answered` is false, its last text is not an answer."""
         if any(each.call.messages for each in self.calls):
             return list(_exact(self))
         return _transcript(self, answered=answered)
@@ -96,7 +96,7 @@ def _exact(run: TracedRun) -> Iterator[Event]:
 
 
 def _named(calls: Sequence[RunCall]) -> list[RunCall]:
-    """The calls; their agents are named where the run has several."""
+    """Return the calls, with agent names if the run has several agents."""
     if len({each.call.agent for each in calls}) > 1:
         return list(calls)
     return [each._replace(call=each.call._replace(agent=None)) for each in calls]
@@ -125,7 +125,7 @@ def _outcome(tool: ToolRun) -> Outcome:
 
 
 def _beside(tool: ToolRun) -> Iterator[Event]:
-    """A tool that no response asked for: the program called it."""
+    """Yield the events of a tool that the program called without a request from a response."""
     call_id = short(tool.call_id or f"span-{tool.at[1]}")
     data: dict[str, Any] = {"toolName": tool.name or "unknown", **read_arguments(tool.arguments), "callId": call_id}
     yield _note(RunNote(tool.at, "tool_call", fitting_source(data), tool.at[0] // 1_000_000 or None))
@@ -138,7 +138,7 @@ def _beside(tool: ToolRun) -> Iterator[Event]:
 
 
 def _again(tool: ToolRun) -> RunNote:
-    """A tool that ran again for a call, or a span that tells it again."""
+    """Return a note for a repeated tool run of a call, or for a duplicate span of it."""
     fields = {"callId": tool.call_id, "output": tool.output, "error": tool.error, "source": tool.source}
     known = {name: value for name, value in fields.items() if value is not None}
     return RunNote(
@@ -172,7 +172,7 @@ def _transcript(run: TracedRun, *, answered: bool) -> list[Event]:
 
 
 def _by_call(calls: Sequence[RunCall], tools: Sequence[ToolRun]) -> dict[Moment | None, list[ToolRun]]:
-    """Tool runs by the call of their turn: the last one that began before them."""
+    """Return tool runs by their call: the last call of the turn that began before them."""
     found: dict[Moment | None, list[ToolRun]] = {}
     last: dict[str, Moment] = {}
     told: list[tuple[Moment, int, Any]] = [

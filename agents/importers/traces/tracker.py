@@ -1,9 +1,10 @@
-"""Finds the conversation in calls that repeat their history: each message is written once, each call as a difference.
+"""Find the conversation in calls that repeat their history: each message is written once, each call as a difference.
 
-Requests of a model hold the whole history again. The tracker keeps the histories of a branch as paths in a tree of message keys: a
-call's messages extend the longest path that they share, only the rest is new, and the call says its context as {after, keep, add}.
-A history that goes on after a gap (a compaction, a sliding window) uses the messages that stayed again and says `context_rewritten`.
-Free of file formats: importers of spans and the capturing proxy use it alike.
+Each model request contains the whole history. The tracker keeps the histories of a branch as paths in a tree of message
+keys. A call's messages extend the longest path that they share, only the rest is new, and the call describes its
+context as {after, keep, add}. After a gap (a compaction, a sliding window) a history reuses the messages that stayed,
+and `context_rewritten` is written. The tracker does not depend on file formats: span importers and the capturing proxy
+both use it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,37 +17,37 @@ from agents.importers.traces.spoken import Spoken, key_of, message_data, short
 Event = dict[str, Any]
 
 GIVEN = ("system", "developer")
-"""Roles of the prompt that an agent begins with."""
+"""Roles of an agent's initial prompt."""
 
 
 class TracedCall(NamedTuple):
-    """One request to a model, as a trace tells it."""
+    """One request to a model, from a trace."""
 
     messages: Sequence[Spoken] = ()
-    """The messages that were sent."""
+    """The messages of the request."""
     response: Spoken | None = None
     id: str | None = None
     """The producer's id of the call."""
     agent: str | None = None
-    """The agent that made it; None for the branch's own, or where the trace does not say."""
+    """The agent that made the call. None for the branch's own agent, or if the trace does not name one."""
     facts: CallFacts = CallFacts()
     call_ids: Sequence[str] = ()
-    """Ids for the calls of the response that have none of their own."""
+    """Ids for those calls of the response that have none."""
 
 
 class Outcome(NamedTuple):
-    """The end of a tool call, as something else than a request tells it: a span of the tool."""
+    """The end of a tool call from a source other than a request: a span of the tool."""
 
     spoken: Spoken
-    """The message of its result, for the case that no request ever holds it."""
+    """The message of its result, in case no request ever contains it."""
     output: str | None = None
-    """The tool's result, where it is known: a request may hold it in other words."""
+    """The tool's result, if known. A request may contain it in another form."""
     time: int | None = None
     agent: str | None = None
 
 
 class _Node:
-    """A message in its place after other messages."""
+    """A message at its position after other messages."""
 
     __slots__ = ("answers", "asked", "call_id", "children", "is_end", "key", "message_id")
 
@@ -54,7 +55,7 @@ class _Node:
         self.key = key
         self.message_id = message_id
         self.call_id = call_id
-        """A call whose context and response lead here."""
+        """A call whose context and response include this node."""
         self.is_end = False
         """Whether a call's context and response end here."""
         self.asked: tuple[tuple[str, str], ...] = ()
@@ -73,7 +74,7 @@ class _Open:
             self.take(node)
 
     def take(self, node: _Node) -> None:
-        """Go on to the next message."""
+        """Process the next message."""
         self._waiting += node.asked
         for place, (call_id, _name) in enumerate(self._waiting):
             if call_id == node.answers:
@@ -81,7 +82,10 @@ class _Open:
                 break
 
     def paired(self, spoken: Spoken) -> tuple[str | None, str | None]:
-        """The id and the name of the call that a tool message answers: the first that waits, where it does not say which."""
+        """Return id and name of the call that a tool message answers.
+
+        If the message has no id, it is the first waiting call.
+        """
         given, name = None if not spoken.call_id else short(spoken.call_id), spoken.name
         for waiting, tool in self._waiting:
             if waiting == given or (given is None and name in (None, tool)):
@@ -90,19 +94,19 @@ class _Open:
 
 
 class _Shared(NamedTuple):
-    """The part of a call that it has in common with earlier ones."""
+    """The part of a call that it shares with earlier ones."""
 
     path: list[_Node]
-    """The longest earlier history that its messages begin with."""
+    """The longest earlier history that is a prefix of its messages."""
     base: Sequence[_Node]
-    """The history of which further messages may have stayed."""
+    """The history from which more messages may have been kept."""
     is_own: bool
-    """Whether that is the last history of the same agent."""
+    """Whether `base` is the last history of the same agent."""
     again: Mapping[int, _Node]
-    """By place in the call's messages, those of the base that stayed after a gap."""
+    """Messages of the base that stayed after a gap, by position in the call's messages."""
 
     def rewritten(self) -> dict[str, int] | None:
-        """How much of its own history an agent kept, where something after a gap stayed."""
+        """Return how much of its own history an agent kept, if messages after a gap stayed."""
         begun = _alike(self.base, self.path)
         stayed = begun + len(self.again)
         if not self.again or not self.is_own or stayed == len(self.base):
@@ -111,10 +115,13 @@ class _Shared(NamedTuple):
 
 
 class ConversationTracker:
-    """The conversation of one branch, call by call, in the order in which they were made."""
+    """The conversation of one branch, built call by call in their order."""
 
     def __init__(self, *, reasoning: bool = False) -> None:
-        """With `reasoning` a history without its reasoning is another one: where requests are known as they were sent."""
+        """With `reasoning`, a history without its reasoning is a different one.
+
+        Use it if requests are known as they were sent.
+        """
         self._reasoning = reasoning
         self._root = _Node(b"", "", "")
         self._n_messages = 0
@@ -122,21 +129,21 @@ class ConversationTracker:
         self._call_ids: dict[str, int] = {}
         self._offers = Offers()
         self._last: dict[str | None, list[_Node]] = {}
-        """By agent, the context and response of its last call."""
+        """The context and response of each agent's last call, by agent."""
         self._latest: list[_Node] = []
-        """The same of the last call of all."""
+        """The context and response of the last call of any agent."""
         self._outcomes: dict[str, list[Outcome]] = {}
         self._failed: set[str] = set()
         """Ids of tool calls that failed."""
         self._keys: dict[int, tuple[Spoken, bytes]] = {}
-        """Keys of the last call's messages, by the identity of their objects."""
+        """Keys of the last call's messages, by object identity."""
         self._prompts: dict[str, str | None] = {}
-        """By system prompt, the agent that it tells apart."""
+        """The agent that a system prompt identifies, by system prompt."""
         self._seen: dict[bytes, str | None] = {}
-        """By key of every message, the agent that it was first told of."""
+        """The agent that first had a message, by message key."""
 
     def outcome(self, call_id: str, outcome: Outcome) -> None:
-        """Note how a tool call ended; the message of its result will say it."""
+        """Store the end of a tool call. The message of its result will contain it."""
         self._outcomes.setdefault(short(call_id), []).append(outcome)
 
     def take(self, call: TracedCall) -> list[Event]:
@@ -177,7 +184,7 @@ class ConversationTracker:
         return events
 
     def leftovers(self) -> list[Event]:
-        """Return the messages of results that no call was sent: the run ended before."""
+        """Return result messages that were not in any request, because the run ended before."""
         events = []
         for call_id, outcomes in self._outcomes.items():
             for each in outcomes:
@@ -187,7 +194,7 @@ class ConversationTracker:
         return events
 
     def _keys_of(self, messages: Sequence[Spoken]) -> list[bytes]:
-        """Keys of messages; those that are the very objects of the last call have theirs already."""
+        """Return the keys of messages. Objects that were in the last call have cached keys."""
         known, self._keys = self._keys, {}
         for each in messages:
             told = known.get(id(each))
@@ -214,10 +221,10 @@ class ConversationTracker:
         latest = self._latest
         if latest is own or (path and latest and path[-1] is latest[-1]):
             return _Shared(path, (), False, {})
-        return _Shared(path, latest, False, _stayed(latest, path, keys))  # another agent's words, after a handoff
+        return _Shared(path, latest, False, _stayed(latest, path, keys))  # another agent's messages, after a handoff
 
     def _placed(self, path: Sequence[_Node], key: bytes, call_id: str, again: _Node | None) -> _Node:
-        """A new place after a path, of a new message or of one that is told again."""
+        """Add a node after a path, for a new message or for a repeated one."""
         before = path[-1] if path else self._root
         node = _Node(key, self._message_id() if again is None else again.message_id, call_id)
         if again is not None:
@@ -226,7 +233,7 @@ class ConversationTracker:
         return node
 
     def _respond(self, path: list[_Node], call: TracedCall, call_id: str, agent: str | None) -> Event:
-        """The message of a response, which the path then ends with. Equal responses to the same messages are two messages."""
+        """Add the message of a response to the path and return its event. Equal responses are two messages."""
         assert call.response is not None
         key = key_of(call.response, reasoning=self._reasoning)
         before = path[-1] if path else self._root
@@ -244,7 +251,7 @@ class ConversationTracker:
     def _told(
         self, node: _Node, spoken: Spoken, waiting: _Open, agent: str | None, time: int | None, ids: Sequence[str] = ()
     ) -> Event:
-        """The event of a message that comes into being."""
+        """Return the event of a new message."""
         made = iter(ids)
         asked = [short(each.id) if each.id else next(made, None) or self._made() for each in spoken.calls]
         node.asked = tuple(zip(asked, (each.name for each in spoken.calls), strict=True))
@@ -259,7 +266,7 @@ class ConversationTracker:
                 spoken = _with(spoken, outcome)
             if spoken.is_error:
                 self._failed.add(node.answers)
-            elif not ended and node.answers in self._failed:  # told again in other words
+            elif not ended and node.answers in self._failed:  # repeated in another form
                 spoken = spoken._replace(is_error=True)
         return _event(
             "message", "conversation", message_data(spoken, node.message_id, asked, node.answers, agent), time
@@ -278,7 +285,10 @@ class ConversationTracker:
         return call_id if count == 1 else self._unique(short(f"{call_id}#{count}"))
 
     def _agent(self, messages: Sequence[Spoken], keys: Sequence[bytes]) -> str | None:
-        """The agent of a call that names none: another system prompt, with no message of the branch after it, is another agent."""
+        """Return the agent of a call that names none.
+
+        A new system prompt, followed by no message of the branch, means another agent.
+        """
         prompt = "\n".join(each.text for each in takewhile(lambda each: each.role in GIVEN, messages))
         if prompt not in self._prompts:
             spoken = [key for key, each in zip(keys, messages, strict=True) if each.role not in GIVEN]
@@ -289,7 +299,7 @@ class ConversationTracker:
 
 
 def _with(spoken: Spoken, outcome: Outcome) -> Spoken:
-    """A result as a request holds it, with what its tool's span says beside."""
+    """Return a result from a request, completed with data from its tool's span."""
     source = {**(spoken.source or {}), **(outcome.spoken.source or {})}
     if outcome.output is not None and outcome.output != spoken.text:
         source["output"] = outcome.output
@@ -297,7 +307,7 @@ def _with(spoken: Spoken, outcome: Outcome) -> Spoken:
 
 
 def _stayed(base: Sequence[_Node], path: Sequence[_Node], keys: Sequence[bytes]) -> dict[int, _Node]:
-    """By place in a call's messages, those of the base that stayed after a gap, in their order."""
+    """Return the messages of the base that stayed after a gap, by position in the call's messages, in their order."""
     places: dict[bytes, list[int]] = {}
     for number in range(len(base) - 1, -1, -1):
         places.setdefault(base[number].key, []).append(number)
@@ -314,7 +324,7 @@ def _stayed(base: Sequence[_Node], path: Sequence[_Node], keys: Sequence[bytes])
 
 
 def _alike(one: Sequence[_Node], other: Sequence[_Node]) -> int:
-    """How many messages two paths begin with alike."""
+    """Return the length of the common prefix of two paths."""
     return sum(1 for left, right in zip(one, other, strict=False) if left is right)
 
 

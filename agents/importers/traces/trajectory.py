@@ -1,4 +1,4 @@
-"""ATIF trajectories (v1.0 to v1.8), told to a transcript: an agent's steps with their calls and observations."""
+"""Write ATIF trajectories (v1.0 to v1.8) to a transcript: an agent's steps with their calls and observations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,28 +22,28 @@ _STEP = (
 )  # fmt: skip
 _COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd")
 _DONE = "mark_task_complete"
-"""The call with which Harbor's own agent says that it has finished."""
+"""The call by which Harbor's own agent reports that it has finished."""
 
 
 class Trajectory:
-    """One trajectory, with those that continue it."""
+    """One trajectory and its continuations."""
 
     def __init__(self, item: Item, beside: Mapping[str, Any] | None = None, *, is_own: bool = False) -> None:
         self.writer = TranscriptWriter()
         self.exact = ExactSteps()
-        """Its calls, where the steps have their token ids."""
+        """Its calls, if the steps have token ids."""
         self.value = an_object(item.value, "")
         self.agent = object_in(self.value, "agent")
         self.model = text_in(self.agent, "model_name")
         self.system: str | None = None
         self.unreadable: list[Bad] = []
         self.done: bool | None = None
-        """Whether the last step is an answer; None: it is a call that nothing followed."""
+        """Whether the last step is an answer. None: it is a call and nothing followed it."""
         self._item = item
         self._is_own = is_own
-        """Whether `braid export` wrote it: then `extra` of its elements is read."""
+        """Whether `braid export` wrote it. Then `extra` of its elements is read."""
         self._beside = beside or {}
-        """Other trajectories of the same folder, by the names of their files."""
+        """Other trajectories of the same folder, by file name."""
         self._embedded = {
             text_in(each, "trajectory_id"): each
             for each in array_in(self.value, "subagent_trajectories")
@@ -52,12 +52,15 @@ class Trajectory:
         self._started: list[tuple[str | None, Mapping[str, Any]]] = []
         """Sub-agents, each with the call that started it."""
         self.error: str | None = None
-        """The failure of the provider that the last step tells of."""
+        """The provider's failure in the last step."""
         self._last_call: str | None = None
         self._said = 0
 
     def tell(self, spent: Usage = NONE) -> None:
-        """Tell all steps. `spent` is the usage of the whole, for a trajectory whose steps say none. Raises LineError."""
+        """Write all steps.
+
+        `spent` is the total usage, for a trajectory whose steps have none. Raises LineError.
+        """
         steps = an_array(self.value.get("steps"), "steps")
         total = read_usage(_plain_totals(object_in(self.value, "final_metrics")))
         counted = any(isinstance(step, dict) and read_usage(step.get("metrics")) != NONE for step in steps)
@@ -87,7 +90,7 @@ class Trajectory:
                 self.writer.note("unreadable", {"position": f"steps[{place}]", "reason": error.reason, "raw": step})
 
     def _continue(self, value: Mapping[str, Any]) -> None:
-        """Tell the trajectories that continue this one: the agent went on with a summary of what was before."""
+        """Write the trajectories that continue this one. The agent continued with a summary of the earlier steps."""
         seen = set()
         while (name := text_in(value, "continued_trajectory_ref")) is not None and name not in seen:
             seen.add(name)
@@ -128,11 +131,11 @@ class Trajectory:
         self._said += 1
         if source != "agent" or not copied:
             if self._is_own and copied:
-                return  # results that another conversation of the branch tells
+                return  # another conversation of the branch writes these results
             self._observe(step, time)
 
     def _content(self, holder: Mapping[str, Any], name: str) -> Content:
-        """A content; `braid export` keeps all references to media beside it."""
+        """Return a content. `braid export` stores all media references separately."""
         content = read_content(holder.get(name))
         media = array_in(object_in(holder, "extra"), "media") if self._is_own else []
         return content._replace(media=tuple(each for each in media if isinstance(each, dict))) if media else content
@@ -155,7 +158,7 @@ class Trajectory:
             self._in_its_place(content, time, left)
             return
         metrics = object_in(step, "metrics")
-        if step.get("llm_call_count") == 0:  # the program called, not the model
+        if step.get("llm_call_count") == 0:  # the program made the call, not the model
             self.writer.note("content_left_out", {"reason": "given_message", "count": 1}, time)
         usage = read_usage(metrics) if metrics else owed
         model = text_in(step, "model_name") or self.model
@@ -183,7 +186,7 @@ class Trajectory:
         return Called(name, value.get("arguments"), text_in(value, "tool_call_id"), source)
 
     def _in_its_place(self, content: Content, time: int | None, left: Mapping[str, Any]) -> None:
-        """A message that the program wrote in the model's place."""
+        """Write a message that the program wrote in the model's place."""
         text = content.text or ""
         if is_api_error(text):
             self.writer.note("api_error", {"message": text, "source": left}, time)
@@ -192,7 +195,7 @@ class Trajectory:
             self.writer.given(content, time, left)
 
     def _observe(self, step: Mapping[str, Any], time: int | None) -> None:
-        """The results of a step. One without the id of a call goes to the step's first call that has none."""
+        """Write the results of a step. A result without a call id goes to the step's first call without a result."""
         waiting = [text_in(call, "tool_call_id") for call in array_in(step, "tool_calls") if isinstance(call, dict)]
         for result in array_in(object_in(step, "observation"), "results"):
             if not isinstance(result, dict):
@@ -208,7 +211,7 @@ class Trajectory:
                 and array_in(result, "subagent_trajectory_ref")
                 and "source_call_id" not in result
             ):
-                continue  # it only names them
+                continue  # it only refers to them
             failed = any(
                 each.get(name) is True
                 for each in (extra, object_in(extra, "tool_result_metadata"))
@@ -222,7 +225,7 @@ class Trajectory:
             )  # fmt: skip
 
     def _output(self, result: Mapping[str, Any], extra: Mapping[str, Any]) -> Any:
-        """The output of a result; `braid export` notes beside it what is no text."""
+        """Return the output of a result. `braid export` stores values that are not text separately."""
         content = result.get("content")
         if not self._is_own:
             return content
@@ -241,13 +244,13 @@ class Trajectory:
             found = self._embedded.pop(text_in(ref, "trajectory_id"), None) or self._beside.get(path)
             if isinstance(found, dict):
                 self._started.append((call, found))
-            if ".summarization-" in path and call is None:  # Harbor's own agent made its history shorter
+            if ".summarization-" in path and call is None:  # Harbor's own agent summarised its history
                 self.writer.note("context_rewritten", {"kept": 0, "dropped": self._said, "source": {"by": path}}, time)
 
     # -- what is around ------------------------------------------------------------------------------------------------
 
     def subagents(self, events: Sequence[Mapping[str, Any]]) -> list[SubAgent]:
-        """The sub-agents, each after the call that started it; those that no call names at the end."""
+        """Return the sub-agents, each after the call that started it. Those without a call are at the end."""
         places = call_places(events)
         found = [*self._started, *((None, each) for each in self._embedded.values())]
         return [
@@ -265,7 +268,10 @@ class Trajectory:
 
 
 def _side_agent(step: Any) -> str | None:
-    """The sub-agent whose step stands among those of its parent, as Harbor's converter of Claude Code sessions writes them."""
+    """Return the sub-agent of a step among its parent's steps.
+
+    Harbor's converter of Claude Code sessions writes such steps.
+    """
     extra = object_in(step, "extra") if isinstance(step, dict) else {}
     return (text_in(extra, "agent_id") or "subagent") if extra.get("is_sidechain") is True else None
 

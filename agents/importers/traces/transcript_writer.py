@@ -1,6 +1,6 @@
-"""A transcript as events: what importers of files write, turn by turn, in the order of the file.
+"""Write a transcript as events: importers of files add turn after turn in the order of the file.
 
-A format says only who spoke, which tools were called and what they returned. The rules that all formats share are here: which
+A format passes only speakers, tool calls and results. The rules that all formats share are here: which
 user message is the task, which text is the answer, ids of calls, pairing, cumulative usage, and texts too long for an event.
 """
 
@@ -16,10 +16,10 @@ from schemas.jsontext import parse
 Event = dict[str, Any]
 
 MAX_ERROR = 4096
-"""Characters of an error's message: the output has all of it."""
+"""Maximum characters of an error message. The output has the complete text."""
 
 MAX_NOTE = 512 * 1024
-"""Bytes of the data of an event that is no turn."""
+"""Maximum bytes of data in an event that is not a turn."""
 
 
 class Called(NamedTuple):
@@ -45,7 +45,7 @@ class Turn(NamedTuple):
     time: int | None = None
     source: Mapping[str, Any] | None = None
     metrics: Mapping[str, Any] | None = None
-    """Fields of the model call, such as its token ids: they stay on its `model_done`."""
+    """Fields of the model call, such as its token ids. They go to its `model_done`."""
 
 
 class TranscriptWriter:
@@ -57,32 +57,32 @@ class TranscriptWriter:
         self._pending: list[Event] = []
         """Messages since the last model turn that are not results of tools."""
         self._early: list[Event] = []
-        """Those of the events that were said before the first user message."""
+        """Events from before the first user message."""
         self._turns = 0
         self._begun = False
-        """Whether the model's first turn, or a result, was told."""
+        """Whether the model's first turn, or a result, was written."""
         self._earlier: Event | None = None
-        """The last user message that an assistant message which was given followed: the task, where no other one comes."""
+        """The last user message before a given assistant message. It is the task if no other user message comes."""
         self._text: Event | None = None
-        """The text of the last model turn, if it has no calls and nothing but user text followed."""
+        """The text of the last model turn, if it has no calls and only user text followed."""
         self._pairing = Pairing()
         self._spent = Spent()
         self.last_model: str | None = None
         self.replaced = 0
-        """Texts and media that were replaced by references."""
+        """Number of texts and media that were replaced by references."""
 
     @property
     def turns(self) -> int:
-        """How many model turns there are."""
+        """Return the number of model turns."""
         return self._turns
 
     @property
     def ends_with_text(self) -> bool:
-        """Whether the last turn is a text without calls, and nothing but user text followed."""
+        """Return whether the last turn is a text without calls, and only user text followed."""
         return self._text is not None
 
     def user(self, content: Content | str, time: int | None = None, source: Mapping[str, Any] | None = None) -> None:
-        """A user message."""
+        """Add a user message."""
         self._pending.append(self._words("user_message", "user", content, time, source))
 
     def context(
@@ -92,14 +92,14 @@ class TranscriptWriter:
         source: Mapping[str, Any] | None = None,
         role: str = "user",
     ) -> None:
-        """Words that were given to the model without being a question to it: files, reminders, settings, summaries."""
+        """Add text that was given to the model and is not a question to it: files, reminders, settings, summaries."""
         event = self._words("context_message", "user", content, time, source)
         if role != "user":
             event["data"]["role"] = role
         self._pending.append(event)
 
     def model(self, turn: Turn) -> None:
-        """A model turn: reasoning, text, model_done, calls."""
+        """Add a model turn: reasoning, text, model_done, calls."""
         asked = self._earlier is not None or any(map(_is_of_user, self._pending))
         if not self._begun and not asked and not turn.calls and turn.content.text:
             self.given(turn.content, turn.time, turn.source)
@@ -131,7 +131,10 @@ class TranscriptWriter:
         source: Mapping[str, Any] | None = None,
         calls: Sequence[Called] = (),
     ) -> None:
-        """An assistant message that the model was given. After its first turn, or with calls, it has no place in a transcript."""
+        """Add an assistant message that was given to the model.
+
+        After the model's first turn, or with calls, a transcript has no place for it.
+        """
         if self._begun or calls:
             told = {
                 "reason": "given_message",
@@ -164,7 +167,7 @@ class TranscriptWriter:
         time: int | None = None,
         source: Mapping[str, Any] | None = None,
     ) -> None:
-        """A tool's output; `error` {code?, message} only where the producer marks one."""
+        """Add a tool's output. Pass `error` {code?, message} only if the producer marks one."""
         self._end_pending()
         self._text = None
         paired, tool = self._pairing.result(call_id, name)
@@ -178,20 +181,24 @@ class TranscriptWriter:
         self._add("tool_result", "tool", self._fitted(data, "output"), time)
 
     def note(self, event: str, data: Mapping[str, Any], time: int | None = None, channel: str = "status") -> None:
-        """Any other event."""
+        """Add any other event."""
         (self._pending or self._events).append(_event(event, channel, fitting_source(data, MAX_NOTE), time))
 
     @property
     def waiting(self) -> int:
-        """How many calls have no result."""
+        """Return the number of calls without a result."""
         return self._pairing.waiting
 
     def finish(self, *, answers: bool = True, task: str | None = None) -> list[Event]:
-        """All events. `answers` false: the run was broken off, so its last text is no answer. `task` where no user message is one."""
+        """Return all events.
+
+        If `answers` is false, the run was interrupted and its last text is not an answer. `task` is used if no user
+        message is the task.
+        """
         asked = any(event["event"] == "user_message" for event in self._pending)
         if (
             self._early and not self._begun and not asked and self._earlier is None
-        ):  # never asked: it is what the model said
+        ):  # the model was never asked: this is its own text
             for event in self._early:
                 if event["event"] == "assistant_message":
                     del event["data"]["beforeTask"]
@@ -211,7 +218,7 @@ class TranscriptWriter:
     # -- pieces --------------------------------------------------------------------------------------------------------
 
     def _answer(self, text: Event) -> None:
-        """The last text becomes the answer; a user message after it, its reply."""
+        """Turn the last text into the answer, and a user message after it into the reply to it."""
         data = text["data"]
         answer = {"answer": data["text"], **{name: value for name, value in data.items() if name != "text"}}
         reply = next((event for event in self._pending if event["event"] == "user_message"), None)
@@ -221,11 +228,11 @@ class TranscriptWriter:
             left = {name: value for name, value in reply["data"].items() if name != "step"}
             if left:
                 answer["replySource"] = left
-        self._events.remove(text)  # behind its model_done
+        self._events.remove(text)  # it goes after its model_done
         self._events.append(text | {"event": "final_answer", "data": answer})
 
     def _end_pending(self) -> None:
-        """User messages before a turn or a result: before the first turn the last of them is the task."""
+        """Write the user messages before a turn or a result. Before the first turn the last of them is the task."""
         if not self._begun:
             self._begin()
         for event in self._pending:
@@ -235,7 +242,10 @@ class TranscriptWriter:
         self._pending = []
 
     def _begin(self) -> None:
-        """The last user message before the first turn is the task; all others, and what the model was given, are context."""
+        """Write the last user message before the first turn as the task.
+
+        Other messages, and text given to the model, are context.
+        """
         self._begun = True
         said, self._pending = self._pending, []
         last = next((event for event in reversed(said) if event["event"] == "user_message"), self._earlier)
@@ -244,7 +254,7 @@ class TranscriptWriter:
         self._events = [event for event in (*self._events, *said) if event is not last]
         if last is None:
             return
-        if last is self._earlier:  # words that were given after the task have no place in a transcript
+        if last is self._earlier:  # a transcript has no place for text given after the task
             self._left_out("given_message", 1)
         data = last["data"]
         self._start["data"] = {"task": data.pop("text"), **data, **self._start["data"]}
@@ -270,11 +280,11 @@ class TranscriptWriter:
         self.last_model = turn.model or self.last_model
         data = {"modelId": turn.model, "step": step, "finishReason": turn.finish, **self._spent.add(turn.usage)}
         known = {name: value for name, value in data.items() if value is not None}
-        left = {**(source or {}), **(turn.metrics or {})}  # of a turn without text, and of the call
+        left = {**(source or {}), **(turn.metrics or {})}  # fields of a turn without text, and of the call
         if left:
             known["source"] = fitting_source(left, MAX_NOTE)
         if step is None and len(known) == len([name for name in ("modelId", "finishReason") if name in known]):
-            return  # a greeting about which nothing is known
+            return  # a greeting without any known facts
         self._add("model_done", "model", known, turn.time)
         if step is None:
             self._early.append(self._events[-1])
@@ -292,7 +302,7 @@ class TranscriptWriter:
         return _event(event, channel, self._fitted(data, "text"), time)
 
     def _fitted(self, data: dict[str, Any], name: str) -> dict[str, Any]:
-        """The data with a reference in place of a member that is too long for an event."""
+        """Return the data with a reference in place of a member that is too long for an event."""
         large = too_large(data.get(name))
         if large is None:
             return data
@@ -300,7 +310,7 @@ class TranscriptWriter:
         return data | {name: large}
 
     def _left_out(self, reason: str, count: int) -> None:
-        """Say that the branch holds something that is no text of an event: it cannot become a row."""
+        """Note that the branch contains something other than event text, so that it cannot become a row."""
         self.replaced += count
         self._add("content_left_out", "status", {"reason": reason, "count": count}, None)
 
@@ -324,7 +334,7 @@ def _event(event: str, channel: str, data: dict[str, Any], time: int | None) -> 
 
 
 def read_arguments(value: Any) -> dict[str, Any]:
-    """The fields of a call's arguments; what is no JSON object is kept as it was written, with the reason."""
+    """Return the fields of a call's arguments. Anything but a JSON object is kept unchanged, with the reason."""
     if isinstance(value, dict):
         return {"args": value}
     if value is None:

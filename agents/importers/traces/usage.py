@@ -1,4 +1,4 @@
-"""Token counts of model calls, as providers name them, and their sum over a branch."""
+"""Read the token counts of model calls in all providers' spellings, and sum them over a branch."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,22 +7,25 @@ from agents.importers.traces.fields import number_in, object_in, whole_in
 
 
 class Usage(NamedTuple):
-    """Tokens of one call; None where they are unknown."""
+    """Tokens of one call; None if unknown."""
 
     input: int | None = None
-    """Of the prompt, cached ones included."""
+    """Tokens of the prompt, including cached ones."""
     output: int | None = None
     cached: int | None = None
     usd: float | None = None
     reasoning: int | None = None
-    """Of the response, spent on reasoning."""
+    """Tokens of the response that were spent on reasoning."""
 
 
 NONE = Usage()
 
 
 def read_usage(value: Any) -> Usage:
-    """Read a provider's counts. Anthropic's input leaves the cached ones out, so that they are added; OpenAI's counts them."""
+    """Read a provider's counts.
+
+    Anthropic's input excludes cached tokens, so they are added. OpenAI's input includes them.
+    """
     if not isinstance(value, Mapping):
         return NONE
     cached = whole_in(
@@ -62,14 +65,17 @@ def read_usage(value: Any) -> Usage:
 
 
 class Spent:
-    """The counts so far."""
+    """The running sum of the counts."""
 
     def __init__(self) -> None:
         self._sum = NONE
         self._told: dict[str, Any] = {}
 
     def add(self, usage: Usage) -> dict[str, Any]:
-        """Add a call; returns the cumulative fields of its `model_done`. Unknown counts add nothing and are no zero."""
+        """Add a call and return the cumulative fields of its `model_done`.
+
+        Unknown counts are not counted as zero: they add nothing.
+        """
         if usage is NONE or usage == NONE:
             return dict(self._told)
         known = zip(self._sum, usage, strict=True)

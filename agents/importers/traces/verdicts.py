@@ -1,4 +1,7 @@
-"""Verdicts that a trace holds, as `check` lines without their identity: a score is a pass or a fail only where its format says so."""
+"""Verdicts of a trace, as `check` lines without their identity.
+
+A score is a pass or a fail only if its format defines that.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,17 +13,17 @@ from agents.verdicts.meaning import RESERVED
 from schemas.base import MAX_ID
 
 ALMOST_ONE = 1 - 1e-6
-"""The score from which a reward of 0 to 1 is a pass: sums of shares miss 1 by a rounding."""
+"""A reward of 0 to 1 passes from this score on, because rounded sums of shares may miss 1."""
 
 _PASS = frozenset({"pass", "passed", "correct", "true", "yes"})
 _FAIL = frozenset({"fail", "failed", "incorrect", "false", "no"})
-"""Labels of evaluations that say what their score means."""
+"""Labels of evaluations that define the meaning of their score."""
 
 
 def check(
     format_name: str, name: str, status: str, score: float | None = None, hint: str | None = None
 ) -> dict[str, Any]:
-    """A check: pass, fail or unknown; a score outside of 0 to 1 is in its hint only."""
+    """Return a check: pass, fail or unknown. A score outside 0 to 1 is only in its hint."""
     return _line(f"import:{format_name}", name, status, score, hint)
 
 
@@ -34,8 +37,9 @@ def scored(
     fails: float | None = None,
     hint: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The check of a score: a pass from `passes` on, a fail up to `fails` (unset: all others), else unknown; `--pass-at` decides
-    instead. No check where the value is no number.
+    """Return the check of a score: a pass from `passes` on, a fail up to `fails` (unset: all others), else unknown.
+
+    `--pass-at` overrides this. There is no check if the value is not a number.
     """
     score = _score(value)
     if score is None:
@@ -50,7 +54,10 @@ def scored(
 
 
 def rewarded(format_name: str, name: str, value: Any, options: Options) -> list[dict[str, Any]]:
-    """The check of a reward of any scale: 1 passes and 0 fails, all others are unknown; `--pass-at` decides instead."""
+    """Return the check of a reward of any scale: 1 passes, 0 fails, all others are unknown.
+
+    `--pass-at` overrides this.
+    """
     score = _score(value)
     if options.pass_at is not None or score is None:
         return scored(format_name, name, value, options)
@@ -60,9 +67,10 @@ def rewarded(format_name: str, name: str, value: Any, options: Options) -> list[
 def checks_of(
     found: Iterable[Mapping[str, Any]], produced_by: str, options: Options, *, is_binary: bool = False
 ) -> list[dict[str, Any]]:
-    """Checks of evaluations {name, score, label, explanation}.
+    """Return the checks of evaluations {name, score, label, explanation}.
 
-    --pass-at decides, else a label that says pass or fail, else (`is_binary`) a score of 1 or 0; else it is unknown.
+    The status is decided by --pass-at, else by a pass or fail label, else (`is_binary`) by a score of 1 or 0. Otherwise
+    it is unknown.
     """
     return [_evaluation(each, produced_by, options, is_binary=is_binary) for each in found]
 
@@ -83,7 +91,7 @@ def _status(label: Any, score: float | None, options: Options, *, is_binary: boo
 
 
 def _score(value: Any) -> float | None:
-    """The number of a score; true is 1."""
+    """Return the number of a score; true is 1."""
     return float(value) if isinstance(value, bool) else number_in({"": value}, "")
 
 
