@@ -124,9 +124,10 @@ def _launch(
         home.tidy_log()
         claimed = ports.claim(home.ports_file, tuple(service.listeners), say)
         command = service.command(home, claimed, java, jars[service.name])
-        started[service.name] = process.launch(
-            command, folder=home.folder, log=home.log, env=_environment(), pid_file=home.pid_file
-        )
+        with process.interrupts_held():
+            started[service.name] = process.launch(
+                command, folder=home.folder, log=home.log, env=_environment(), pid_file=home.pid_file
+            )
 
 
 def _await_answers(services: Sequence[Service], state_dir: Path) -> None:

@@ -10,8 +10,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +57,24 @@ def launch(command: Sequence[str], *, folder: Path, log: Path, env: Mapping[str,
     temporary.write_text(json.dumps(process._asdict()))
     temporary.replace(pid_file)
     return process
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back until the block ends: a process that starts in it is known when they arrive."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals interrupt the main thread alone
+        return
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    former = {number: signal.signal(number, lambda got, _frame: came.append(got)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def running(pid_file: Path) -> Process | None:
