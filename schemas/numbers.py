@@ -1,4 +1,4 @@
-"""How a float leaves the product: rounded to nine significant digits.
+"""Round floats to nine significant digits before they are written, compared or hashed.
 
 Two machines may differ in the last bits of a sum; no reader uses those bits. Rounding before a number is written,
 compared with a threshold or hashed makes "the same bytes" a promise that can be kept.

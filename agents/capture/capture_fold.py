@@ -49,7 +49,8 @@ UNREADABLE = (
 """Errors raised by a malformed body: it comes from outside, and must not stop the fold."""
 
 DECIDED = ("idle", "age", "size", "whole")
-"""Reasons of ends that the fold's worker decides: void when something came before they were written."""
+"""Reasons for which the worker ends a branch. Such an end is ignored if another capture arrived before it was
+written."""
 
 _CHANNELS = {
     "tool_call": "tool", "tool_result": "tool", "final_answer": "text", "assistant_message": "text", "user_message": "user",
@@ -102,7 +103,7 @@ class CaptureFold:
 
     def take(self, capture: Capture, offset: int) -> list[AgentEvents | Capture]:
         """Return the slices that follow from a capture, and captures of branches that a trace names. Raises RefusedCaptureError."""
-        name = (capture.kind == "end", capture.capture_id)  # an agent's event never takes the id of an end
+        name = (capture.kind == "end", capture.capture_id)  # no agent's capture hides an end by its id
         if name in self._seen:
             return []
         if self.is_ended:

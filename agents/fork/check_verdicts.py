@@ -21,7 +21,7 @@ from schemas.numbers import nine
 from schemas.verdicts import CheckVerdict
 
 SEARCH_S = 10.0
-"""A search for an expression has this long."""
+"""Time limit of one search for a regular expression, in seconds."""
 
 NO_MATCH = 33
 """The exit code of a search that found nothing: a value that no missing or killed interpreter gives."""

@@ -27,7 +27,7 @@ class QdrantMemory:
         self._embed = embed
 
     def upsert(self, memories: Sequence[Memory]) -> None:
-        """Keep memories; one with an id that is there replaces it."""
+        """Store memories. A memory replaces the stored one with the same id."""
         for first in range(0, len(memories), BATCH):
             some = memories[first : first + BATCH]
             vectors = self._embed([each.text for each in some])

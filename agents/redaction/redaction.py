@@ -210,7 +210,7 @@ def _test(rules: Iterable[Rule]) -> Test:
 
 
 class _Gated(NamedTuple):
-    """A rule behind its own test."""
+    """A rule, and a quick search for its literals: it is skipped if they do not occur."""
 
     rule: Rule
     test: Test

@@ -92,7 +92,8 @@ class BlockMap:
         self._firsts: dict[int, int] = {}
 
     def from_offset(self, source: BinaryIO, blocks: Iterator[_Block], start: int) -> Iterator[_Block]:
-        """The blocks from the one with an offset: found by bisection, so that only a few are unpacked."""
+        """Return the blocks from the one that contains offset `start`. A binary search finds it, so only a few blocks
+        are decompressed."""
         damage: ValueError | None = None
         found = self._blocks or []
         if self._blocks is None:

@@ -32,7 +32,7 @@ class _Output(io.FileIO):
 
 
 def open_output(path: Path) -> BinaryIO:
-    """Open a new file for writing; an error on the way, also of a late flush, names it."""
+    """Open a new file for writing. Every error contains its path, also one that a flush raises later."""
     return io.BufferedWriter(_Output(str(path), "wb"), BUFFER)  # type: ignore[type-var]  # for the same reason
 
 

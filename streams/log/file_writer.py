@@ -159,7 +159,7 @@ class LogWriter:
         headers: tuple[tuple[str, bytes], ...] = (),
         offset: int | None = None,
     ) -> LogRecord:
-        """Write a record; returns it with its offset, the next one unless it is given."""
+        """Write a record and return it. Without `offset` it gets the next offset of its partition."""
         place = (topic, partition)
         at_offset = self._offsets.get(place, 0) if offset is None else offset
         record = _record((at_offset, at, key, value, headers))

@@ -34,8 +34,8 @@ START_S = 10.0
 """How long the gateway waits for its broker before it listens without one."""
 
 BATCH_BYTES = 1024 * 1024
-"""Bytes of records of a partition that are sent together. With the client's 16 KiB a request's captures went one by
-one, 7 ms each.
+"""Bytes of records of a partition that are sent together. The Kafka client's default of 16 KiB sent the captures of a
+request one at a time, at 7 ms each.
 """
 
 COMPRESSION = "snappy"

@@ -28,7 +28,7 @@ STEPS = (7, 320)
 PARTING = (12, 60)
 """Least and greatest room for lines that part, between two turns."""
 MANY = 24
-"""Lanes from which lines are drawn finely."""
+"""With more lanes than this, lines are drawn thinner."""
 TIER_GAP = 14
 COLUMNS = {"branch": 62, "bead": 82, "outcome": 136, "rank": 242, "bar": 288, "total": 442}
 """Positions of the columns, from the end of the axis."""

@@ -71,7 +71,7 @@ class BraidSite:
         return READERS, about[1] if len(about) > 1 and about[0] == "rollouts" else None
 
     def static(self, name: str) -> Answer:
-        """A file of ours."""
+        """Answer with one of the bundled static files."""
         body = self._files.get(name)
         if body is None:
             return self.failed(404, f"there is no file {line(name)}", ("static", name))

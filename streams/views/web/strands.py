@@ -105,7 +105,7 @@ def _strand(
 
 
 def _looks(facts: Sequence[Verdict], hacks: Verdict | None) -> Looks:
-    """The verdicts of an attempt that looked for signs of a hack."""
+    """Return which hack checks ran on an attempt: those of the build verifier and those of the `hacks` verdict."""
     build = any(
         each.protected_paths_intact is not None or (each.baseline_tests is not None and each.tests is not None)
         for each in facts
